@@ -283,6 +283,26 @@ impl View {
         let header = ip.get(..IPV6_BYTES).ok_or(ViewError::Truncated)?;
         let address = |at: usize| IpAddr::V6(Ipv6Addr::from(array::<16>(header, at)));
         let end = IPV6_BYTES + usize::from(u16_at(header, 4));
+        let view = |protocol, at, fragment, transport| {
+            if at > end {
+                return Err(ViewError::Malformed);
+            }
+            let transport_at = network_at + at;
+            Ok(Self {
+                network_at,
+                source: address(8),
+                destination: address(24),
+                hops: header[7],
+                protocol,
+                transport_at,
+                headers_end: transport_at,
+                end: network_at + end,
+                fragment,
+                may_be_cut: false,
+                ports: (0, 0),
+                transport,
+            })
+        };
         let (mut protocol, mut at, mut fragment) = (header[6], IPV6_BYTES, None);
         for _ in 0..=EXTENSIONS_MAX {
             let len = match protocol {
@@ -291,26 +311,7 @@ impl View {
                 }
                 AUTHENTICATION => usize::from(*ip.get(at + 1).ok_or(ViewError::Truncated)?) * 4 + 8,
                 FRAGMENT => 8,
-                _ => {
-                    if at > end {
-                        return Err(ViewError::Malformed);
-                    }
-                    let transport_at = network_at + at;
-                    return Ok(Self {
-                        network_at,
-                        source: address(8),
-                        destination: address(24),
-                        hops: header[7],
-                        protocol,
-                        transport_at,
-                        headers_end: transport_at,
-                        end: network_at + end,
-                        fragment,
-                        may_be_cut: false,
-                        ports: (0, 0),
-                        transport: Transport::Other,
-                    });
-                }
+                _ => return view(protocol, at, fragment, Transport::Other),
             };
             let extension = ip.get(at..at + len).ok_or(ViewError::Truncated)?;
             match protocol {
@@ -332,25 +333,8 @@ impl View {
             protocol = extension[0];
             at += len;
             // What follows in a later fragment is none of these headers, whatever its number says.
-            if fragment.is_some_and(|fragment| fragment.offset > 0) {
-                if at > end {
-                    return Err(ViewError::Malformed);
-                }
-                let transport_at = network_at + at;
-                return Ok(Self {
-                    network_at,
-                    source: address(8),
-                    destination: address(24),
-                    hops: header[7],
-                    protocol,
-                    transport_at,
-                    headers_end: transport_at,
-                    end: network_at + end,
-                    fragment,
-                    may_be_cut: false,
-                    ports: (0, 0),
-                    transport: Transport::Later,
-                });
+            if fragment.is_some_and(|fragment: Fragment| fragment.offset > 0) {
+                return view(protocol, at, fragment, Transport::Later);
             }
         }
         Err(ViewError::Extensions)

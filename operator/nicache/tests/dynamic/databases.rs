@@ -24,6 +24,27 @@ fn table(stage: &Stage, name: &str, options: &str) -> String {
     page(stage, name, &format!("SELECT text FROM {name} WHERE id = 1"))
 }
 
+/// Changes of the table `silent`, of which `url` shows the first row, by one who says nothing
+/// afterwards.
+pub(crate) fn silent_client(stage: &Stage, url: &str, mut shell: Shell) {
+    for round in 0..5 {
+        stage.warm(url);
+        shell.send(&format!("UPDATE silent SET text = 'round {round}' WHERE id = 1;"));
+        let text = format!("round {round}");
+        stage.wait_until(|| stage.direct(url).contains(&text));
+        // It is done, so the page is kept again although the client does not say that it is
+        // content.
+        stage.expect(url, &text);
+    }
+    stage.warm(url);
+    shell.send("BEGIN; UPDATE silent SET text = 'not yet' WHERE id = 1;");
+    std::thread::sleep(Duration::from_millis(200));
+    stage.expect(url, "round 4");
+    shell.send("COMMIT;");
+    stage.wait_until(|| stage.direct(url).contains("not yet"));
+    stage.expect(url, "not yet");
+}
+
 fn stage() -> Stage {
     Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {})
 }
@@ -90,24 +111,7 @@ pub(crate) fn changes_of_rows_of(mut stage: Stage) {
         stage.expect(&url, "set");
     });
     cases.run("a client that changes something and falls silent", || {
-        let url = table(&stage, "silent", "");
-        let mut shell = stage.mariadb_shell();
-        for round in 0..5 {
-            stage.warm(&url);
-            shell.send(&format!("UPDATE silent SET text = 'round {round}' WHERE id = 1;"));
-            let text = format!("round {round}");
-            stage.wait_until(|| stage.direct(&url).contains(&text));
-            // It is done, so the page is kept again although the client does not say that it is
-            // content.
-            stage.expect(&url, &text);
-        }
-        stage.warm(&url);
-        shell.send("BEGIN; UPDATE silent SET text = 'not yet' WHERE id = 1;");
-        std::thread::sleep(Duration::from_millis(200));
-        stage.expect(&url, "round 4");
-        shell.send("COMMIT;");
-        stage.wait_until(|| stage.direct(&url).contains("not yet"));
-        stage.expect(&url, "not yet");
+        silent_client(&stage, &table(&stage, "silent", ""), stage.mariadb_shell());
     });
     cases.run("a transaction that is undone", || {
         let url = table(&stage, "undone", "");

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{ip, within};
-use crate::stage::Stage;
+use crate::stage::{Stage, make_certificate};
 
 /// The port where a server waits for headers of the PROXY protocol.
 pub(crate) const PROXY_PORT: u16 = 8082;
@@ -162,7 +162,7 @@ impl Fronts {
         ip("route add local 198.18.0.0/16 dev lo");
         let folder = stage.path("fronts");
         fs::create_dir(&folder).unwrap();
-        make_certificate(&folder);
+        make_certificates(&folder);
         let server = stage.nicache.server().to_string();
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
@@ -241,27 +241,10 @@ impl Drop for Fronts {
     }
 }
 
-fn make_certificate(folder: &Path) {
+/// One file with both, as HAProxy and Hitch take it, and each in its own.
+fn make_certificates(folder: &Path) {
     let (key, certificate) = (folder.join("tls.key"), folder.join("tls.pem"));
-    let mut openssl = Command::new("openssl");
-    openssl.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-        "-days",
-        "2",
-        "-keyout",
-    ]);
-    let output = openssl.arg(&key).arg("-out").arg(&certificate).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    make_certificate(&key, &certificate);
     let both = [fs::read(&certificate).unwrap(), fs::read(&key).unwrap()].concat();
     fs::write(folder.join("both.pem"), both).unwrap();
-    for name in ["tls.key", "tls.pem", "both.pem"] {
-        fs::set_permissions(folder.join(name), std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .unwrap();
-    }
 }

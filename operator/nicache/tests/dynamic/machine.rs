@@ -168,49 +168,56 @@ fn writers_and_readers() {
     cases.end(&mut stage);
 }
 
+/// Replies under load whose watcher neither goes on nor ends. `write`: makes another version of
+/// the file that `/file.php` shows.
+pub(crate) fn watcher_stands_still(stage: &Stage, write: impl Fn(usize)) {
+    write(0);
+    stage.warm("/file.php");
+    let watcher = stage.nicache.pid("watch_pid");
+    let mut state = 0;
+    let (replies, failed) =
+        under_load(stage, "/file.php", Duration::from_millis(7500), write, |at| {
+            if state == 0 && at > Duration::from_millis(500) {
+                kill(watcher, Signal::STOP);
+                state = 1;
+            } else if state == 1 && at > Duration::from_millis(5500) {
+                kill(watcher, Signal::CONT);
+                state = 2;
+            }
+        });
+    if state == 1 {
+        kill(watcher, Signal::CONT);
+    }
+    println!("  {replies} replies");
+    assert!(failed == 0 && replies > 100);
+    stage.warm("/file.php");
+}
+
+/// Replies under load while the server's own processes ask for files as quickly as they can.
+/// `write`: as of [`watcher_stands_still`].
+pub(crate) fn more_events_than_fit(stage: &Stage, write: impl Fn(usize)) {
+    write(0);
+    stage.warm("/file.php");
+    let address = stage.address();
+    stage.script("flood.php", "<?php $end = microtime(true) + 3; while (microtime(true) < $end) { clearstatcache(); @stat('/nowhere/' . rand()); } echo 'done';");
+    let flood = std::thread::spawn(move || {
+        Client::new(address).get("/flood.php").map(|reply| reply.text())
+    });
+    let (replies, failed) = under_load(stage, "/file.php", Duration::from_secs(4), &write, |_| {});
+    assert_eq!(flood.join().unwrap().unwrap(), "done");
+    println!("  {replies} replies");
+    assert_eq!(failed, 0);
+    write(0);
+    stage.warm("/file.php");
+}
+
 #[test]
 fn what_happens_to_programs() {
     let mut stage = load_stage();
     let mut cases = Cases::default();
-    let write_file = |version: usize| stage.replace("data/version", &version.to_string());
-    cases.run("the watcher stands still for 5 s", || {
-        write_file(0);
-        stage.warm("/file.php");
-        let watcher = stage.nicache.pid("watch_pid");
-        let mut state = 0;
-        let (replies, failed) =
-            under_load(&stage, "/file.php", Duration::from_millis(7500), write_file, |at| {
-                if state == 0 && at > Duration::from_millis(500) {
-                    kill(watcher, Signal::STOP);
-                    state = 1;
-                } else if state == 1 && at > Duration::from_millis(5500) {
-                    kill(watcher, Signal::CONT);
-                    state = 2;
-                }
-            });
-        if state == 1 {
-            kill(watcher, Signal::CONT);
-        }
-        println!("  {replies} replies");
-        assert!(failed == 0 && replies > 100);
-        stage.warm("/file.php");
-    });
-    cases.run("more events than the ring holds", || {
-        write_file(0);
-        stage.warm("/file.php");
-        let address = stage.address();
-        // The server's own processes ask for files as quickly as they can.
-        stage.script("flood.php", "<?php $end = microtime(true) + 3; while (microtime(true) < $end) { clearstatcache(); @stat('/nowhere/' . rand()); } echo 'done';");
-        let flood = std::thread::spawn(move || Client::new(address).get("/flood.php")
-            .map(|reply| reply.text()));
-        let (replies, failed) =
-            under_load(&stage, "/file.php", Duration::from_secs(4), write_file, |_| {});
-        assert_eq!(flood.join().unwrap().unwrap(), "done");
-        println!("  {replies} replies");
-        assert_eq!(failed, 0);
-        write_file(0);
-        stage.warm("/file.php");
-    });
+    let write_file = &|version: usize| stage.replace("data/version", &version.to_string());
+    cases.run("the watcher stands still for 5 s", || watcher_stands_still(&stage, write_file));
+    cases.run("more events than the ring holds", || more_events_than_fit(&stage, write_file));
     cases.run("PHP and nginx begin anew", || {
         write_file(0);
         stage.warm("/file.php");

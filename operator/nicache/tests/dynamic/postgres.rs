@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::check::Cases;
 use crate::common::kill;
+use crate::databases::silent_client;
 use crate::rules::outer_pid;
 use crate::stage::{Database, Setup, Stage};
 
@@ -78,22 +79,7 @@ pub(crate) fn changes_of(mut stage: Stage) {
         stage.expect(&url, "newer");
     });
     cases.run("a client that changes something and falls silent", || {
-        let url = table(&stage, "silent");
-        let mut shell = stage.psql_shell();
-        for round in 0..5 {
-            stage.warm(&url);
-            shell.send(&format!("UPDATE silent SET text = 'round {round}' WHERE id = 1;"));
-            let text = format!("round {round}");
-            stage.wait_until(|| stage.direct(&url).contains(&text));
-            stage.expect(&url, &text);
-        }
-        stage.warm(&url);
-        shell.send("BEGIN; UPDATE silent SET text = 'not yet' WHERE id = 1;");
-        std::thread::sleep(Duration::from_millis(200));
-        stage.expect(&url, "round 4");
-        shell.send("COMMIT;");
-        stage.wait_until(|| stage.direct(&url).contains("not yet"));
-        stage.expect(&url, "not yet");
+        silent_client(&stage, &table(&stage, "silent"), stage.psql_shell());
     });
     cases.run("COPY", || {
         let count = page(&stage, "copied", "SELECT COUNT(*) FROM copied");

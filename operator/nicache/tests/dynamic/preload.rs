@@ -9,7 +9,9 @@ use rustix::process::Signal;
 
 use crate::check::Cases;
 use crate::common::{self, SOON, kill, within};
-use crate::machine::{process, the_watcher_is_killed_of, under_load};
+use crate::machine::{
+    more_events_than_fit, process, the_watcher_is_killed_of, under_load, watcher_stands_still,
+};
 use crate::stage::{Database, Setup, Shell, Stage, T, Watch};
 
 /// For an execution and the machine's other work.
@@ -388,7 +390,7 @@ fn what_happens_to_programs() {
     stage.write("data/version", "0");
     stage.script("file.php", "<?php echo 'version ', file_get_contents('@FOLDER@/data/version');");
     let data = stage.path("data").display().to_string();
-    let write = |version: usize| {
+    let write = &|version: usize| {
         stage.shell(&format!("printf {version} >{data}/v; mv {data}/v {data}/version"));
     };
     cases.run("readers and a writer", || {
@@ -400,43 +402,8 @@ fn what_happens_to_programs() {
         println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
         assert!(failed == 0 && stage.counter("hits_dynamic") > before);
     });
-    cases.run("the watcher stands still for 5 s", || {
-        write(0);
-        stage.warm("/file.php");
-        let watcher = stage.nicache.pid("watch_pid");
-        let mut state = 0;
-        let (replies, failed) =
-            under_load(&stage, "/file.php", Duration::from_millis(7500), write, |at| {
-                if state == 0 && at > Duration::from_millis(500) {
-                    kill(watcher, Signal::STOP);
-                    state = 1;
-                } else if state == 1 && at > Duration::from_millis(5500) {
-                    kill(watcher, Signal::CONT);
-                    state = 2;
-                }
-            });
-        if state == 1 {
-            kill(watcher, Signal::CONT);
-        }
-        println!("  {replies} replies");
-        assert!(failed == 0 && replies > 100);
-        stage.warm("/file.php");
-    });
-    cases.run("more events than the ring holds", || {
-        write(0);
-        stage.warm("/file.php");
-        let address = stage.address();
-        stage.script("flood.php", "<?php $end = microtime(true) + 3; while (microtime(true) < $end) { clearstatcache(); @stat('/nowhere/' . rand()); } echo 'done';");
-        let flood = std::thread::spawn(move || Client::new(address).get("/flood.php")
-            .map(|reply| reply.text()));
-        let (replies, failed) =
-            under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
-        assert_eq!(flood.join().unwrap().unwrap(), "done");
-        println!("  {replies} replies");
-        assert_eq!(failed, 0);
-        write(0);
-        stage.warm("/file.php");
-    });
+    cases.run("the watcher stands still for 5 s", || watcher_stands_still(&stage, write));
+    cases.run("more events than the ring holds", || more_events_than_fit(&stage, write));
     cases.run("processes of the server are killed", || {
         write(0);
         stage.warm("/file.php");

@@ -223,7 +223,10 @@ impl Stage {
         if let (None, Folder::Prepared(site)) = (&outside, &held) {
             let mut command = site.with()[0].clone();
             if setup.tls {
-                make_certificate(&folder);
+                let key = folder.join("data/tls.key");
+                make_certificate(&key, &folder.join("data/tls.pem"));
+                std::fs::set_permissions(key, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+                    .unwrap();
                 command.extend([
                     format!("--ssl-cert={root}/data/tls.pem"),
                     format!("--ssl-key={root}/data/tls.key"),
@@ -580,23 +583,12 @@ fn mariadb(folder: &Path) -> Command {
     command
 }
 
-fn make_certificate(folder: &Path) {
-    let (key, certificate) = (folder.join("data/tls.key"), folder.join("data/tls.pem"));
+/// A certificate for `localhost` that it has signed itself, and its key.
+pub(crate) fn make_certificate(key: &Path, certificate: &Path) {
     let mut openssl = Command::new("openssl");
-    openssl.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-subj",
-        "/CN=localhost",
-        "-days",
-        "2",
-        "-keyout",
-    ]);
-    run(openssl.arg(&key).arg("-out").arg(certificate)).unwrap();
-    std::fs::set_permissions(key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]);
+    openssl.args(["-days", "2", "-keyout"]).arg(key).arg("-out").arg(certificate);
+    run(&mut openssl).unwrap();
 }
 
 fn run(command: &mut Command) -> Result<String, String> {

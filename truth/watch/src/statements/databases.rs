@@ -11,25 +11,20 @@
 //! entry's stamp. The kernel has made every entry that depends on databases suspect at both
 //! moments, so nothing is served before this has been looked at.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use nicache_coherence::{RefusalReason, Stamp};
 use nicache_sql::{Access, Catalogue, Event, Execution, Reason, Target};
 
-use crate::databases::database::{Database, Place};
-use crate::databases::sql::{Session, Texts};
-use crate::processes::try_sockets_of;
+use crate::databases::database::Database;
+use crate::databases::sql::Texts;
 use crate::statements::catalogues::{Catalogues, Source};
+use crate::statements::connections::{CONNECTIONS_MAX, Closed, Connection, Connections};
 use crate::statements::journal::{Journal, Read, Server};
 use crate::statements::known_processes::KnownProcesses;
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::witnesses::members::Members;
-
-/// Connections followed at most; the statements of a further one touch everything.
-const CONNECTIONS_MAX: usize = 16_384;
-/// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
-const TIMES_MAX: usize = 256;
 
 /// Stands for what no table of a server has: its settings, rights and comments. No schema is called
 /// that.
@@ -42,33 +37,6 @@ fn names_event(text: &[u8]) -> bool {
 
 const EVENT: &[u8] = b"event";
 
-#[derive(Debug)]
-struct Connection {
-    session: Box<dyn Session>,
-    client: u32,
-    /// The process that serves it.
-    server: u32,
-    /// The first process of its database server, if that is known.
-    of: Option<Server>,
-    /// Where its tables are.
-    place: Option<Place>,
-    /// Its client has spoken.
-    is_heard: bool,
-    last_ns: u64,
-    /// Numbers of its changes that are in doubt.
-    in_doubt: Vec<u64>,
-    /// The structure may be another once they are done.
-    structure_in_doubt: bool,
-    /// The changes in doubt come from what the kernel took for a question, so nobody tells when
-    /// they are done.
-    ends_with_reply: bool,
-    times_ns: VecDeque<u64>,
-    /// Requests since the server's last reply, and whether one of them may do something that nobody
-    /// knows, or later.
-    requests: u32,
-    is_odd: bool,
-}
-
 /// A database on another machine.
 #[derive(Debug)]
 struct Elsewhere {
@@ -78,32 +46,15 @@ struct Elsewhere {
     opened: HashSet<u64>,
 }
 
-/// A connection on which something is in doubt and that is silent for so long may be closed.
-const QUIET_NS: u64 = 10_000_000;
-/// Longest time between two looks at that.
-const LOOK_NS_MAX: u64 = 320_000_000;
-
-/// A connection that is closed, by the inode of the server's socket, and the time of its last
-/// event.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Closed {
-    name: u64,
-    last_ns: u64,
-}
-
 /// What is read from databases, and what is changed in them: the statements of all clients, as
 /// their servers receive them.
 #[derive(Debug)]
 pub(crate) struct Databases {
     /// The databases are those of another machine, which this says.
     elsewhere: Option<Elsewhere>,
-    connections: HashMap<u64, Connection>,
-    /// Connections were forgotten to make room: one that is not known may be an old one, unless it
-    /// is just beginning.
-    has_forgotten: bool,
+    connections: Connections,
+    /// What was last heard of a connection is how one begins.
     is_beginning: bool,
-    /// Connections whose beginning nobody saw.
-    begun_before: HashSet<u64>,
     /// Something was changed by what the kernel took for a mere question.
     unseen_change: bool,
     /// Inode number of the server's network namespace.
@@ -114,9 +65,6 @@ pub(crate) struct Databases {
     /// Connections by which others ask for the structure.
     askers: HashSet<u64>,
     known: KnownProcesses,
-    /// When connections are next looked for that are closed, and how long after that at the latest.
-    look_at_ns: u64,
-    look_ns: u64,
     texts: Texts,
     catalogues: Catalogues,
     journal: Journal,
@@ -130,18 +78,14 @@ impl Databases {
     pub(crate) fn new(begun_before: HashSet<u64>, server_netns: u32) -> Self {
         Self {
             elsewhere: None,
-            has_forgotten: false,
             is_beginning: false,
             unseen_change: false,
             server_netns,
             members: None,
             used: HashSet::new(),
-            connections: HashMap::new(),
-            begun_before,
+            connections: Connections::new(begun_before),
             askers: HashSet::new(),
             known: KnownProcesses::default(),
-            look_at_ns: 0,
-            look_ns: QUIET_NS,
             texts: Texts::default(),
             catalogues: Catalogues::new(),
             journal: Journal::default(),
@@ -206,7 +150,7 @@ impl Databases {
 
     /// Is something in doubt that was asked on the connection?
     pub(crate) fn is_in_doubt(&self, name: u64) -> bool {
-        self.connections.get(&name).is_some_and(|connection| !connection.in_doubt.is_empty())
+        self.connections.get(name).is_some_and(|connection| !connection.in_doubt.is_empty())
     }
 
     /// Takes note of what happened on a connection.
@@ -265,7 +209,7 @@ impl Databases {
             return true;
         }
         let is_new =
-            self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
+            self.connections.get(sql.connection).is_none_or(|known| known.client != client);
         let look = || Catalogues::is_others_client(client, sql.kind);
         let is_asker = is_new && client != 0 && self.known.is_asker(client, look);
         if is_asker {
@@ -287,13 +231,7 @@ impl Databases {
     /// or never will be.
     pub(crate) fn handle_gone(&mut self, event: &LookupEvent) {
         let server = event.ret as u32;
-        let gone: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, other)| other.server == server)
-            .map(|(&name, _)| name)
-            .collect();
-        for name in gone {
+        for name in self.connections.served_by(server) {
             self.forget(name, event.clock);
         }
         self.catalogues.forget(server);
@@ -371,7 +309,7 @@ impl Databases {
                 Event::RequestEnd => requests += 1,
             }
         }
-        if let Some(connection) = self.connections.get_mut(&sql.connection) {
+        if let Some(connection) = self.connections.get_mut(sql.connection) {
             connection.requests = connection.requests.saturating_add(requests);
             connection.is_odd |= is_odd;
         }
@@ -383,10 +321,10 @@ impl Databases {
         sql: SqlEvent,
         client: u32,
     ) -> Option<&mut Connection> {
-        let is_new = !self.connections.contains_key(&sql.connection);
-        if is_new && self.connections.len() >= CONNECTIONS_MAX {
+        let is_new = !self.connections.contains(sql.connection);
+        if is_new && !self.connections.has_room() {
             self.forget_old_ones();
-            if self.connections.len() >= CONNECTIONS_MAX {
+            if !self.connections.has_room() {
                 return None;
             }
         }
@@ -402,30 +340,12 @@ impl Databases {
         let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
         let is_old = match &self.elsewhere {
             Some(elsewhere) => !elsewhere.opened.contains(&sql.connection),
-            None => {
-                is_new
-                    && (self.begun_before.remove(&sql.connection)
-                        || self.has_forgotten && !self.is_beginning)
-            }
+            None => is_new && self.connections.has_begun_before(sql.connection, self.is_beginning),
         };
-        let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
-            session: if is_old {
-                sql.kind.session_in_the_middle()
-            } else {
-                sql.kind.session(defaults)
-            },
-            client,
-            server: event.tgid,
-            of,
-            place,
-            is_heard: false,
-            last_ns: 0,
-            in_doubt: Vec::new(),
-            structure_in_doubt: false,
-            ends_with_reply: false,
-            times_ns: VecDeque::new(),
-            requests: 0,
-            is_odd: false,
+        let connection = self.connections.get_or_insert(sql.connection, || {
+            let session =
+                if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) };
+            Connection::new(session, client, event.tgid, of, place)
         });
         if client != 0 {
             connection.client = client;
@@ -434,28 +354,17 @@ impl Databases {
         Some(connection)
     }
 
-    /// Makes room: of the connections on which nothing is in doubt, forgets the half that was
-    /// silent for longest. What one of them was in the middle of is not known any longer.
     fn forget_old_ones(&mut self) {
-        let done = self.connections.values().filter(|connection| connection.in_doubt.is_empty());
-        let mut times_ns: Vec<u64> = done.map(|connection| connection.last_ns).collect();
-        let middle = times_ns.len() / 2;
-        if times_ns.is_empty() {
-            return;
+        if self.connections.forget_old_ones()
+            && let Some(elsewhere) = &mut self.elsewhere
+        {
+            elsewhere.opened.retain(|name| self.connections.contains(*name));
         }
-        let (_, &mut until_ns, _) = times_ns.select_nth_unstable(middle);
-        self.connections.retain(|_, connection| {
-            !connection.in_doubt.is_empty() || connection.last_ns > until_ns
-        });
-        if let Some(elsewhere) = &mut self.elsewhere {
-            elsewhere.opened.retain(|name| self.connections.contains_key(name));
-        }
-        self.has_forgotten = true;
     }
 
     /// Is it the server that speaks on the connection? Then it uses that database.
     fn note_use(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
-        let known = self.connections.get(&sql.connection);
+        let known = self.connections.get(sql.connection);
         if known.is_some_and(|connection| connection.is_heard) {
             return;
         }
@@ -486,7 +395,7 @@ impl Databases {
     }
 
     fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
-        let place = self.connections.get(&sql.connection)?.place.clone()?;
+        let place = self.connections.get(sql.connection)?.place.clone()?;
         if self.used.contains(&place.server) {
             self.catalogues.get(&place, event.time_ns)
         } else {
@@ -499,7 +408,7 @@ impl Databases {
         let now_ns = event.time_ns;
         let is_plain = matches!(reason, None | Some(Reason::Definition));
         let writers = !is_plain || event.incomplete || names_event(&event.path);
-        if let Some(connection) = self.connections.get_mut(&name) {
+        if let Some(connection) = self.connections.get_mut(name) {
             connection.structure_in_doubt = true;
         }
         let is_definition = matches!(
@@ -519,7 +428,7 @@ impl Databases {
 
     /// The server of a connection, or all that are used if it is not known.
     fn servers_of(&self, name: u64) -> Vec<Server> {
-        match self.connections.get(&name).and_then(|connection| connection.of) {
+        match self.connections.get(name).and_then(|connection| connection.of) {
             Some(server) => vec![server],
             None => self.used.iter().copied().collect(),
         }
@@ -557,7 +466,7 @@ impl Databases {
 
     /// A SELECT that calls a function which writes, and the like: the kernel has told nobody.
     fn note_unseen(&mut self, certain: bool, name: u64) {
-        if certain && let Some(connection) = self.connections.get_mut(&name) {
+        if certain && let Some(connection) = self.connections.get_mut(name) {
             connection.ends_with_reply = true;
             self.unseen_change |= connection.of.is_none_or(|server| self.used.contains(&server));
         }
@@ -600,59 +509,26 @@ impl Databases {
     /// message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when
     /// all events up to now have been observed.
     pub(crate) fn find_closed(&mut self, now_ns: u64) -> Vec<Closed> {
-        if self.elsewhere.is_some() || now_ns < self.look_at_ns {
+        if self.elsewhere.is_some() {
             return Vec::new();
         }
-        let is_quiet = |connection: &Connection| {
-            !connection.in_doubt.is_empty() && now_ns > connection.last_ns.saturating_add(QUIET_NS)
-        };
-        let quiet: Vec<(Closed, u32)> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| is_quiet(connection))
-            .map(|(&name, connection)| {
-                (Closed { name, last_ns: connection.last_ns }, connection.server)
-            })
-            .collect();
-        let servers: HashSet<u32> = quiet.iter().map(|&(_, server)| server).collect();
-        let open =
-            servers.iter().filter_map(|&server| Some((server, try_sockets_of(server).ok()?)));
-        let open: HashMap<u32, HashSet<u64>> =
-            open.map(|(server, names)| (server, names.into_iter().collect())).collect();
-        let is_closed = |(one, server): &(Closed, u32)| {
-            open.get(server).is_some_and(|open| !open.contains(&one.name))
-        };
-        let closed: Vec<Closed> = quiet.into_iter().filter(is_closed).map(|(one, _)| one).collect();
-        // A statement may take long, and then there is no hurry.
-        let found_none = closed.is_empty() && !servers.is_empty();
-        self.look_ns = if found_none { (2 * self.look_ns).min(LOOK_NS_MAX) } else { QUIET_NS };
-        self.look_at_ns = now_ns + self.look_ns;
-        closed
+        self.connections.find_closed(now_ns)
     }
 
     /// Forgets these connections, unless there was something on them that had not been observed
     /// when they were found.
     pub(crate) fn end_closed(&mut self, closed: &[Closed], clock: Stamp) {
-        for Closed { name, last_ns } in closed {
-            if self.connections.get(name).is_some_and(|connection| connection.last_ns == *last_ns) {
-                self.forget(*name, clock);
-            }
+        for name in self.connections.still_closed(closed) {
+            self.forget(name, clock);
         }
     }
 
     fn note_read(&mut self, event: &LookupEvent, name: u64, client: u32, execution: &Execution) {
-        let mut as_of_ns = event.time_ns;
-        if let Some(connection) = self.connections.get_mut(&name) {
-            let age = execution.snapshot_age as usize;
-            if age > 0 {
-                let at = connection.times_ns.len().checked_sub(age);
-                as_of_ns = at.and_then(|at| connection.times_ns.get(at)).copied().unwrap_or(0);
-            }
-            connection.times_ns.push_back(event.time_ns);
-            if connection.times_ns.len() > TIMES_MAX {
-                connection.times_ns.pop_front();
-            }
-        }
+        let age = execution.snapshot_age as usize;
+        let as_of_ns = match self.connections.get_mut(name) {
+            Some(connection) => connection.note_statement(event.time_ns, age),
+            None => event.time_ns,
+        };
         let mut reads = execution.footprint.reads.clone();
         if reads.is_empty() {
             // Settings, rights: what changes them changes everything.
@@ -677,7 +553,7 @@ impl Databases {
             client,
             writes,
         );
-        if let Some(connection) = self.connections.get_mut(&name) {
+        if let Some(connection) = self.connections.get_mut(name) {
             connection.in_doubt.push(number);
         }
     }
@@ -686,16 +562,16 @@ impl Databases {
         if let Some(elsewhere) = &self.elsewhere {
             return elsewhere.server;
         }
-        self.connections.get(&name).and_then(|connection| connection.of).unwrap_or(0)
+        self.connections.get(name).and_then(|connection| connection.of).unwrap_or(0)
     }
 
     fn end_doubt(&mut self, name: u64, clock: Stamp) {
-        let Some(connection) = self.connections.get_mut(&name) else { return };
+        let Some(connection) = self.connections.get_mut(name) else { return };
         for number in std::mem::take(&mut connection.in_doubt) {
             self.journal.settle(number, clock);
         }
         // What was asked meanwhile may have been answered before.
-        if let Some(connection) = self.connections.get_mut(&name)
+        if let Some(connection) = self.connections.get_mut(name)
             && std::mem::take(&mut connection.structure_in_doubt)
         {
             for server in self.servers_of(name) {
@@ -706,8 +582,7 @@ impl Databases {
 
     fn forget(&mut self, name: u64, clock: Stamp) {
         self.end_doubt(name, clock);
-        self.connections.remove(&name);
-        self.begun_before.remove(&name);
+        self.connections.remove(name);
     }
 
     /// Was anything received between the two moments that can be remembered?
@@ -769,6 +644,7 @@ mod tests {
     use super::*;
     use crate::databases::mysql::MySql;
     use crate::databases::postgres::Postgres;
+    use crate::statements::connections::QUIET_NS;
 
     const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
     const LOGIN: &[u8] = b"\x20\0\0\x01";
@@ -880,7 +756,7 @@ mod tests {
             }
             databases.end_closed(&closed, Stamp(9));
             assert_eq!(databases.is_in_doubt(1), more);
-            assert_eq!(databases.connections.contains_key(&1), more);
+            assert_eq!(databases.connections.contains(1), more);
         }
     }
 
@@ -900,11 +776,11 @@ mod tests {
                 connection,
             );
             assert!(
-                databases.connections.contains_key(&connection)
+                databases.connections.contains(connection)
                     && databases.connections.len() <= CONNECTIONS_MAX
             );
         }
-        assert!(databases.is_in_doubt(1) && !databases.connections.contains_key(&2));
+        assert!(databases.is_in_doubt(1) && !databases.connections.contains(2));
         // One that was forgotten is not taken for a new one, whose first packet says who the client
         // is.
         let before = databases.journal.changes.len();
