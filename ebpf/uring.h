@@ -89,7 +89,8 @@ static __always_inline void change_lists_if_unseen(struct inode *inode)
 {
 	if (may_set_unseen())
 		change_lists(slot_of(device_of(inode), inode->i_ino),
-			     (inode->i_mode & S_IFMT) == S_IFDIR);
+			     (inode->i_mode & S_IFMT) == S_IFDIR,
+			     inode->i_sb->s_stack_depth > 0);
 }
 
 #endif

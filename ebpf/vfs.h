@@ -76,7 +76,8 @@ static __always_inline void change_attribute(struct inode *inode, bool note)
 		change_inode(inode);
 	else
 		change_lists(slot_of(device_of(inode), inode->i_ino),
-			     (inode->i_mode & S_IFMT) == S_IFDIR);
+			     (inode->i_mode & S_IFMT) == S_IFDIR,
+			     inode->i_sb->s_stack_depth > 0);
 }
 
 #define CHANGES_ATTRIBUTE(function)                                                    \

@@ -135,12 +135,16 @@ __noinline int change_if_writable(int fd, int mapped)
 
 __noinline int change_descriptor(int fd)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct file *file = file_of(bpf_get_current_task_btf(), fd);
 	struct identity identity = {};
+	const void *inode, *super;
 
-	if (!identify(file_of(task, fd), &identity))
+	if (!identify(file, &identity))
 		return 0;
-	change_lists(slot_of(identity.dev, identity.ino), (identity.mode & S_IFMT) == S_IFDIR);
+	inode = FIELD(struct file, file, f_inode);
+	super = FIELD(struct inode, inode, i_sb);
+	change_lists(slot_of(identity.dev, identity.ino), (identity.mode & S_IFMT) == S_IFDIR,
+		     FIELD(struct super_block, super, s_stack_depth) > 0);
 	return 0;
 }
 
