@@ -160,7 +160,7 @@ fn a_server_that_looks_nothing_up_is_not_trusted() {
 
 /// Another access control list: mode and owner stay, with what group and others may do (POSIX
 /// 1003.1e draft 17, as in linux/posix_acl_xattr.h). Each is another one.
-pub(crate) fn access_list() -> Vec<u8> {
+fn access_list() -> Vec<u8> {
     static USER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     let user = USER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let entry = |tag: u16, permissions: u16, id: u32| {
@@ -184,6 +184,12 @@ pub(crate) fn set_list(page: &Path) {
         rustix::fs::XattrFlags::empty(),
     )
     .unwrap();
+}
+
+/// Sets an access list by the path.
+pub(crate) fn set_list_by_path(page: &Path) {
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(page, "system.posix_acl_access", &access_list(), flags).unwrap();
 }
 
 /// Sets an access list through io_uring, which tells of its end or not.

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nicache_coherence::{RefusalReason, SourceSet, SourceSlot, Stamp, Verdict};
+use nicache_coherence::{RefusalReason, Reinstatement, SourceSet, SourceSlot, Stamp, Verdict};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::common::{directory_on_ext4, slot};
+use crate::fills::{set_list, set_list_by_path, set_list_by_uring};
 use crate::ground::mount_own;
 use crate::scene::{Scene, assert_refused, assert_stored};
 
@@ -181,6 +182,38 @@ fn overlays_that_may_mean_other_names_are_refused() {
         unmount(&overlay.lower, UnmountFlags::empty()).unwrap();
         assert_stored(&scene.fill(&page), &[slot(&overlay.lower.join("site/page"))]);
     });
+}
+
+/// Entries depend on the directories of the layers, and a list is set by the overlay's.
+#[test]
+fn an_entry_goes_when_a_list_is_set_through_the_overlay() {
+    type SetList = fn(&Path);
+    let ways: [(&str, SetList); 3] = [
+        ("by a descriptor", set_list),
+        ("by the path", set_list_by_path),
+        ("by io_uring", |path| set_list_by_uring(path, io_uring::squeue::Flags::empty())),
+    ];
+    for kind in kinds() {
+        on(kind, "", move |overlay| {
+            let mut scene = Scene::new();
+            let mut folders = 0..;
+            for (way, set_list) in ways {
+                for layer in [&overlay.lower, &overlay.upper] {
+                    for what in ["", "page"] {
+                        let folder = folders.next().unwrap().to_string();
+                        fs::create_dir(layer.join(&folder)).unwrap();
+                        fs::write(layer.join(&folder).join("page"), "hello").unwrap();
+                        let folder = overlay.merged.join(folder);
+                        let entry = scene.entry(&folder.join("page"));
+                        set_list(&folder.join(what));
+                        let which = format!("{kind}, {way}, {}, {what:?}", layer.display());
+                        assert!(scene.is_void(&entry), "no witness: {which}");
+                        assert_eq!(scene.reinstate(&entry), Reinstatement::Gone, "{which}");
+                    }
+                }
+            }
+        });
+    }
 }
 
 /// What the change is, and whether the page is below before.

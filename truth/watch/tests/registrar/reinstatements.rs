@@ -7,20 +7,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nicache_coherence::{RecordNumber, ReinstateRequest, Reinstatement, SourceSet, Stamp, Verdict};
 
-use crate::fills::{access_list, set_list, set_list_by_uring};
+use crate::fills::{set_list, set_list_by_path, set_list_by_uring};
 use crate::scene::Scene;
 
-const LIST: &str = "system.posix_acl_access";
-
 /// An entry as the card has it.
-struct Entry {
+pub(crate) struct Entry {
     stamp: Stamp,
     sources: SourceSet,
     record: RecordNumber,
 }
 
 impl Scene {
-    fn entry(&mut self, path: &Path) -> Entry {
+    pub(crate) fn entry(&mut self, path: &Path) -> Entry {
         self.entry_after(path, || {})
     }
 
@@ -39,7 +37,7 @@ impl Scene {
         Entry { stamp, sources, record }
     }
 
-    fn is_void(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_void(&self, entry: &Entry) -> bool {
         !self.table.is_unchanged(entry.sources.as_slice(), entry.stamp)
     }
 
@@ -53,7 +51,7 @@ impl Scene {
     }
 
     /// Until nothing changes meanwhile: other tests make directories beside this one's.
-    fn reinstate(&mut self, entry: &Entry) -> Reinstatement {
+    pub(crate) fn reinstate(&mut self, entry: &Entry) -> Reinstatement {
         for _ in 0..200 {
             let (outcome, _) = self.reinstate_once(entry);
             if outcome != Reinstatement::Again {
@@ -131,11 +129,7 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
         ("the list of a directory above", |path| {
             set_list(path.parent().unwrap().parent().unwrap());
         }),
-        ("its directory's list, by its path", |path| {
-            let list = access_list();
-            let flags = rustix::fs::XattrFlags::empty();
-            rustix::fs::setxattr(path.parent().unwrap(), LIST, &list, flags).unwrap();
-        }),
+        ("its directory's list, by its path", |path| set_list_by_path(path.parent().unwrap())),
         ("its directory's list, by io_uring", |path| {
             set_list_by_uring(path.parent().unwrap(), io_uring::squeue::Flags::empty());
         }),
