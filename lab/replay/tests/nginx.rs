@@ -1,19 +1,20 @@
 //! The trace replayer against nginx, with a site made from the head of a real log.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nicache_namespaces::enter_private;
 use nicache_replay::replayer::{Demand, Plan, ReplayerConfig, ReplayerReport, ServerAddress, run};
 use nicache_replay::{SessionConfig, StaticSite, Trace};
 use rustix::process::{Pid, Signal, kill_process};
 
 const LINES: usize = 4000;
 
-/// nginx on a port of its own.
+/// nginx in a network of its own, which the calling thread has entered.
 struct Nginx {
     process: Child,
     address: SocketAddr,
@@ -21,15 +22,8 @@ struct Nginx {
 
 impl Nginx {
     fn start(folder: &Path, root: &Path) -> Self {
-        // Between its choice and its use somebody else may take the port; then nginx ends and
-        // another one is tried.
-        (0..5)
-            .find_map(|_| Self::try_start(folder, root))
-            .expect("nginx is installed and finds a port")
-    }
-
-    fn try_start(folder: &Path, root: &Path) -> Option<Self> {
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        enter_private();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let (path, text, root) = (folder.join("nginx.conf"), folder.display(), root.display());
         let configuration = format!(
             "worker_processes 1; pid {text}/pid; error_log {text}/error.log;
@@ -57,11 +51,11 @@ impl Nginx {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(20) && process.try_wait().unwrap().is_none() {
             if TcpStream::connect(address).is_ok() {
-                return Some(Self { process, address });
+                return Self { process, address };
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        None
+        panic!("nginx does not start: see {text}/error.log")
     }
 }
 

@@ -297,16 +297,17 @@ mod tests {
         let bell = std::sync::Arc::clone(&stop);
         let thread = namespace.run(move || {
             let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
-            let (fine, fails, closed, plain) = (listen(), listen(), listen(), listen());
-            let addresses =
-                [&fine, &fails, &closed, &plain].map(|listener| listener.local_addr().unwrap());
-            drop(closed);
+            let (fine, fails, plain) = (listen(), listen(), listen());
+            let [first, second, last] =
+                [&fine, &fails, &plain].map(|listener| listener.local_addr().unwrap());
+            // A port that is never given to who asks for any.
+            let closed = "127.0.0.1:1".parse().unwrap();
             server(fine, &[200]);
             // One bad answer among good ones changes nothing; two do, and two good ones change it
             // back.
             server(fails, &[200, 500, 200, 500, 500, 204]);
             let http = || CheckWay::Http { path: "/".into(), host: "x".into(), status: None };
-            let mut checks: Vec<Check> = addresses
+            let mut checks: Vec<Check> = [first, second, closed, last]
                 .into_iter()
                 .enumerate()
                 .map(|(number, target)| check(number as u16, target, http()))

@@ -175,11 +175,15 @@ fn taken(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use nicache_netns::Namespace;
+
     use super::*;
 
     #[test]
     fn a_port_in_use_and_a_foreign_address_are_told_apart() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = reserve(listener.local_addr().unwrap()).unwrap_err().to_string();
         assert!(error.contains("taken by another program"), "{error}");
         let error = reserve("192.0.2.99:1".parse().unwrap()).unwrap_err().to_string();
@@ -188,11 +192,18 @@ mod tests {
 
     #[test]
     fn a_reserved_port_is_nobody_elses() {
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let held = reserve(address).unwrap();
-        assert!(std::net::TcpListener::bind(address).is_err());
-        drop(held);
-        assert!(std::net::TcpListener::bind(address).is_ok());
+        // In a network of its own nobody else takes it when it was given back.
+        let Ok(network) = Namespace::with_loopback() else { return };
+        network.run(|| {
+            let address = "127.0.0.1:80".parse().unwrap();
+            let held = reserve(address).unwrap();
+            assert!(TcpListener::bind(address).is_err());
+            drop(held);
+            // A program that another test starts has the socket, too, until it is executed.
+            while TcpListener::bind(address).is_err() {
+                std::thread::yield_now();
+            }
+        });
     }
 
     #[test]

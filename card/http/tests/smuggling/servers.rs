@@ -1,11 +1,13 @@
-//! Real servers that tell what they take a request for, each a process of its own on a port of
-//! loopback.
+//! Real servers that tell what they take a request for, each a process of its own on a port of the
+//! loopback of a network that is the test's own.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use nicache_namespaces::enter_private;
 
 /// How long a server may take to start, and to say anything at all to a request.
 const START: Duration = Duration::from_secs(20);
@@ -36,8 +38,9 @@ pub(crate) struct Talk {
     pub is_closed: bool,
 }
 
-/// All servers that are there. Says which are not.
+/// All servers that are there, in a new network that the calling thread enters. Says which are not.
 pub(crate) fn start_all() -> Vec<Server> {
+    enter_private();
     let servers: Vec<Server> = [nginx(), apache(), node(), go()].into_iter().flatten().collect();
     assert!(!servers.is_empty(), "no server to compare with (tools/setup test)");
     servers
@@ -66,7 +69,7 @@ fn nginx() -> Option<Server> {
     let program = program(&["nginx"])?;
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().display().to_string();
-    let port = free_port();
+    let port = 8001;
     let configuration = format!(
         "daemon off; master_process off; error_log {root}/error.log; pid {root}/pid;
          events {{ worker_connections 256; }}
@@ -90,7 +93,7 @@ fn apache() -> Option<Server> {
     let program = program(&["apache2"])?;
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().display().to_string();
-    let port = free_port();
+    let port = 8002;
     let modules = "/usr/lib/apache2/modules";
     let configuration = format!(
         "ServerRoot {root}
@@ -136,10 +139,6 @@ fn go() -> Option<Server> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let process = spawn(binary.to_str().unwrap(), &[]);
     Some(Server { name: "Go", port: 0, process, _folder: folder }.told())
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Server {

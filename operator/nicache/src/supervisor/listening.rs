@@ -84,6 +84,10 @@ fn listeners(tables: &str) -> impl Iterator<Item = Listener<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use nicache_netns::Namespace;
+
     use super::*;
 
     #[test]
@@ -103,15 +107,30 @@ mod tests {
         assert!(addresses_on("garbage\n\n: :\n", 80).is_empty());
     }
 
+    /// In a network of its own: elsewhere, other programs listen at ports that were just given
+    /// back.
     #[test]
     fn a_loopback_listener_is_told_apart() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let Ok(network) = Namespace::with_loopback() else { return };
+        network.run(|| {
+            assert_eq!(look(80, Ipv4Addr::LOCALHOST), Listening::No);
+            let listener = TcpListener::bind("127.0.0.1:80").unwrap();
+            assert_eq!(look(80, Ipv4Addr::new(10, 1, 2, 3)), Listening::LoopbackOnly);
+            assert_eq!(look(80, Ipv4Addr::LOCALHOST), Listening::Yes);
+            drop(listener);
+            // A program that another test starts has the socket, too, until it is executed.
+            while look(80, Ipv4Addr::LOCALHOST) != Listening::No {
+                std::thread::yield_now();
+            }
+        });
+    }
+
+    #[test]
+    fn the_ports_of_a_process_are_those_of_its_sockets() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(look(port, Ipv4Addr::new(10, 1, 2, 3)), Listening::LoopbackOnly);
-        assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::Yes);
         assert!(ports_of(std::process::id()).contains(&port));
         drop(listener);
-        assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::No);
         assert!(!ports_of(std::process::id()).contains(&port));
     }
 }

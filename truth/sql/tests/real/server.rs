@@ -1,13 +1,13 @@
 //! Private servers in a temporary directory, ended with the test whatever its outcome.
 
 use std::io::Write;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nicache_namespaces::enter_private;
 use nicache_sql::Dialect;
 use tempfile::TempDir;
 
@@ -45,19 +45,18 @@ impl Server {
         Self::mariadb_with(&[])
     }
 
-    /// The only node of a cluster, which others may join.
+    /// The only node of a cluster, which others may join, in a new network that the calling thread
+    /// enters.
     pub(crate) fn mariadb_of_a_cluster() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        enter_private();
         Self::mariadb_with(&[
             "--wsrep-on=ON",
             "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
             "--wsrep-cluster-address=gcomm://",
             "--wsrep-sst-method=rsync",
             "--binlog-format=ROW",
-            &format!("--wsrep-node-address=127.0.0.1:{port}"),
-            &format!(
-                "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:{port};gcache.size=1M"
-            ),
+            "--wsrep-node-address=127.0.0.1:4567",
+            "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:4567;gcache.size=1M",
         ])
     }
 

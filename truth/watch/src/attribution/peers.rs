@@ -489,7 +489,11 @@ impl<'a> Peers<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::Ipv4Addr;
+    use std::process::{Child, Command, Stdio};
+
+    use nicache_namespaces::Namespace;
 
     use super::*;
 
@@ -497,15 +501,56 @@ mod tests {
         Sent { to, connection: 1, port: 0, ends_request: false }
     }
 
+    /// A program in a network of its own that listens at port 80 until it reads a line.
+    struct Program {
+        child: Child,
+        network: Namespace,
+    }
+
+    impl Program {
+        fn start() -> Option<Self> {
+            const LISTEN: &str = "use IO::Socket::INET; $| = 1;
+                my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1:80') or die;
+                print qq(listens\\n); <STDIN>; close $socket; print qq(closed\\n); <STDIN>;";
+            let network = Namespace::new()?;
+            network.ip("link set lo up");
+            let child = network.run(|| {
+                let mut perl = Command::new("perl");
+                perl.args(["-e", LISTEN]).stdin(Stdio::piped()).stdout(Stdio::piped());
+                perl.spawn().unwrap()
+            });
+            let mut program = Self { child, network };
+            program.says("listens\n");
+            Some(program)
+        }
+
+        fn says(&mut self, line: &str) {
+            let mut said = vec![0; line.len()];
+            self.child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+            assert_eq!(said, line.as_bytes());
+        }
+
+        fn stop_listening(&mut self) {
+            self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            self.says("closed\n");
+        }
+    }
+
+    impl Drop for Program {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
     #[test]
     fn only_the_group_itself_is_watched() {
-        let netns = std::fs::read_link("/proc/self/ns/net").unwrap();
-        let netns: u32 =
-            netns.to_str().unwrap()["net:[".len()..].trim_end_matches(']').parse().unwrap();
+        let Some(mut program) = Program::start() else { return };
+        let (me, port) = (program.child.id(), 80);
+        let netns = program.network.inode();
         let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 3306);
         let mut listeners = Listeners::default();
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
-        let me = std::process::id();
         let event = LookupEvent { tgid: me, ..LookupEvent::blank(0) };
         assert!(peers.check(&event, to(Peer::Local(me))).is_ok());
         let (elsewhere, mut none) = (LookupEvent::blank(0), Listeners::default());
@@ -515,8 +560,6 @@ mod tests {
                 .is_err()
         );
         assert!(peers.check(&event, to(Peer::Local(0))).is_err());
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
         for _ in 0..2 {
             assert_eq!(
                 peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))),
@@ -542,7 +585,7 @@ mod tests {
         assert!(!peers.is_reply(&later, Sent { port: 1001, ..reply }));
         assert_eq!(peers.listeners.reads, reads + 1);
         // Nobody is there any longer.
-        drop(listener);
+        program.stop_listening();
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))).is_err());
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 1), 9000))).is_err());
