@@ -27,6 +27,8 @@ pub enum Rule {
     OpenForWriting,
     /// A reply is a file's only if the server opened it, or could have (21).
     Opened,
+    /// A reply is also what the server may have kept of a file with the same bytes (28).
+    Copies,
     /// A change counts from before the request was forwarded (11).
     Forwarded,
     /// What a database receives voids what was read from it, unless it only asks (10, 12).
@@ -56,7 +58,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Retained,
         Self::Dirty,
         Self::Processes,
@@ -65,6 +67,7 @@ impl Rule {
         Self::Paths,
         Self::OpenForWriting,
         Self::Opened,
+        Self::Copies,
         Self::Forwarded,
         Self::Databases,
         Self::Doubt,
@@ -89,6 +92,7 @@ impl Rule {
             Self::Paths => "paths",
             Self::OpenForWriting => "open_for_writing",
             Self::Opened => "opened",
+            Self::Copies => "copies",
             Self::Forwarded => "forwarded",
             Self::Databases => "databases",
             Self::Doubt => "doubt",

@@ -116,3 +116,45 @@ fn what_may_no_longer_be_read_is_not_kept_of_a_server_that_has_it_open() {
         assert!(edits::warm(&stage, &request), "{:?}", stage.counters());
     }
 }
+
+/// nginx with `open_file_cache` sends what it has open with nothing to be seen of it, and what is
+/// looked up at that moment may be a copy with the same bytes and time, for another request.
+#[test]
+fn a_copy_that_another_request_looks_up_is_not_taken_for_what_is_sent() {
+    const KEEPS_LONG: &str =
+        "sendfile on; open_file_cache max=1000 inactive=600s; open_file_cache_valid 600s;";
+    const ROUNDS: usize = 60;
+    for off in [None, Some(Rule::Copies)] {
+        let traits = Traits { keeps_files: true, ..Traits::default() };
+        let stage = Stage::without(off, "nginx", traits, &[], |folder| command(folder, KEEPS_LONG));
+        stage.folder.put("kept.txt", b"the old bytes of both");
+        let file = stage.folder.path("kept.txt");
+        let time = std::fs::metadata(&file).unwrap().modified().unwrap();
+        // Both workers have it.
+        (0..40).for_each(|_| drop(stage.ask_beside(&get("/kept.txt", ""))));
+        let kept = |round| get(&format!("/kept.txt?{round}"), "");
+        let copy = |round| format!("copy{round}.txt");
+        for name in (0..ROUNDS).map(copy) {
+            stage.folder.put(&name, b"the old bytes of both");
+            let copy = std::fs::File::open(stage.folder.path(&name)).unwrap();
+            copy.set_modified(time).unwrap();
+            // The first reading sets the access time.
+            std::thread::sleep(Duration::from_millis(20));
+            std::fs::read(stage.folder.path(&name)).unwrap();
+        }
+        for round in 0..ROUNDS {
+            let (mut one, mut other) = (stage.through(), stage.through());
+            one.send(&kept(round));
+            other.send(&get(&format!("/{}", copy(round)), ""));
+            one.reply(false);
+            other.reply(false);
+            stage.settle();
+        }
+        std::fs::write(&file, b"the new bytes of this").unwrap();
+        let is_old = |round: &usize| stage.ask(&kept(*round)).body.starts_with(b"the old");
+        let old = (0..ROUNDS).filter(is_old).count();
+        println!("{off:?}: {old} of {ROUNDS} old");
+        assert!(stage.ask_beside(&kept(0)).body.starts_with(b"the new"));
+        assert_eq!(old > 0, off.is_some(), "{old} of {ROUNDS}: {:?}", stage.counters());
+    }
+}

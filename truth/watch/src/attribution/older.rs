@@ -64,6 +64,11 @@ impl OlderPrograms {
         older
     }
 
+    /// Those that are known.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.processes.keys().copied()
+    }
+
     /// Takes note of what a process did. A database may be older: what it is asked is known.
     pub(crate) fn observe(&mut self, event: &LookupEvent, now_ns: u64) {
         let request = match event.kind {

@@ -1,6 +1,7 @@
 //! Where look-ups lead: paths are resolved again, behind the locks of directories and files.
 
 pub(crate) mod contents;
+pub(crate) mod copies;
 pub(crate) mod layers;
 pub(crate) mod openings;
 pub(crate) mod resolver;

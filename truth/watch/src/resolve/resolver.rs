@@ -411,6 +411,11 @@ impl Resolver {
         Ok((base.root.identity, base.root.mount))
     }
 
+    /// What a link of the kernel leads to, such as a descriptor's in `/proc`.
+    pub(crate) fn node_of(&mut self, link: &str) -> rustix::io::Result<Node> {
+        self.node(rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
     fn base(&mut self, event: &LookupEvent, dirfd: i32) -> Result<Base, RefusalReason> {
         let owner = event.owner();
         let key = (owner, dirfd);

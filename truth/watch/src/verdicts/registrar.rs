@@ -12,10 +12,12 @@
 //!    read it: it opened it, or could have (`openings.rs`).
 //! 3. The sources that this gives are marked watched: from now on a change of them moves the epoch.
 //! 4. Behind another barrier (`contents.rs`) the file must still have the body's bytes.
-//! 5. No source has a stamp at or above the fill's.
+//! 5. Files that the server has opened before, and that had the same bytes, are sources, too
+//!    (`copies.rs`): the reply may be one of them, and what was looked up another request's.
+//! 6. No source has a stamp at or above the fill's.
 //!
 //! A change that ended before step 1 was seen by the server. One that was witnessed after step 1
-//! has a stamp at or above the fill's: step 5 sees it, or, as step 3 was before, the epoch moves
+//! has a stamp at or above the fill's: step 6 sees it, or, as step 3 was before, the epoch moves
 //! and the card's own check sees it. One that was witnessed before and took effect after (the lock
 //! is held from one to the other) is over in steps 2 and 4, whose look-ups and bytes then differ
 //! from what the server said.
@@ -55,6 +57,7 @@ use crate::memory::retained::Retained;
 use crate::memory::sessions::SessionFiles;
 use crate::processes::have_rings;
 use crate::resolve::contents;
+use crate::resolve::copies::{Body, copies};
 use crate::resolve::openings::Openings;
 use crate::resolve::resolver::Resolver;
 use crate::resolve::settled::AtRest;
@@ -104,6 +107,8 @@ pub struct Registrar {
     mounts_seen: Stamp,
     at_rest: AtRest,
     openings: Openings,
+    /// The server has sent what it did not look up.
+    keeps_files: bool,
     offspring: Offspring,
     listeners: Listeners,
     sessions: SessionFiles,
@@ -139,6 +144,7 @@ impl Registrar {
             mounts_seen: Stamp(0),
             at_rest: AtRest::default(),
             openings: Openings::default(),
+            keeps_files: false,
             offspring: Offspring::default(),
             listeners: Listeners::default(),
             sessions: SessionFiles::default(),
@@ -165,7 +171,12 @@ impl Registrar {
             self.files_only = true;
         } else if self.older.is_none() {
             let netns = self.table.server_netns();
-            self.older = Some(OlderPrograms::in_namespace(netns, now_ns()));
+            let older = OlderPrograms::in_namespace(netns, now_ns());
+            let (clock, mut resolver) = (self.table.advance_clock(), self.resolver());
+            for process in older.processes() {
+                self.openings.add_held(process, clock, &mut resolver);
+            }
+            self.older = Some(older);
         }
         if have_rings(self.table.server_netns()) {
             self.history.hide();
@@ -364,6 +375,7 @@ impl Registrar {
             if let Some(older) = &mut self.older {
                 older.handle_lost(self.table.server_netns(), now_ns());
             }
+            self.openings.handle_lost();
             self.history.forget_directories();
             self.sessions.forget_files();
             self.offspring.forget_folders();
@@ -550,11 +562,17 @@ impl Registrar {
         }
         let events = select(&self.history, request);
         if !events.iter().any(|selected| selected.event.kind == EventKind::Lookup) {
+            if request.last_modified.is_some() && !self.keeps_files {
+                self.keeps_files = true;
+                // What was kept until now was not looked at for that.
+                self.table.record_change(SourceSlot::EVERYTHING);
+            }
             return Err(RefusalReason::NotLookedUp);
         }
 
-        let survey = survey(events.iter().copied(), resolver, Purpose::FindFile(request.body_len))?;
-        if survey.candidates.is_empty() {
+        let purpose = Purpose::FindFile(request.body_len);
+        let mut found = survey(events.iter().copied(), resolver, purpose)?;
+        if found.candidates.is_empty() {
             return Err(RefusalReason::NoMatchingFile);
         }
         let could_open = |candidate: &Candidate| {
@@ -563,18 +581,20 @@ impl Registrar {
             candidate.is_opened || candidate.processes.iter().any(could)
         };
         let candidates: Vec<&Candidate> =
-            survey.candidates.iter().filter(|candidate| could_open(candidate)).collect();
+            found.candidates.iter().filter(|candidate| could_open(candidate)).collect();
         if candidates.is_empty() {
             return Err(RefusalReason::NotLookedUp);
         }
-        for &slot in &survey.sources {
+        for &slot in &found.sources {
             self.table.watch(slot);
         }
 
         let mut tick = || renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
         let mut matched = None;
         for Candidate { node, .. } in candidates {
-            if contents::hash(node, &mut tick)? == request.body_hash {
+            let hash = contents::hash(node, &mut tick)?;
+            self.openings.note_contents(node, hash, &self.table);
+            if hash == request.body_hash {
                 let is_dated =
                     request.last_modified.is_some_and(|seconds| seconds as i64 == node.modified_s);
                 matched = Some(matched.unwrap_or(false) || is_dated);
@@ -585,12 +605,32 @@ impl Registrar {
             Some(false) => return Err(RefusalReason::ModifiedMismatch),
             Some(true) => {}
         }
+        if self.openings.has_unknown() && self.keeps_files {
+            return Err(RefusalReason::NotLookedUp);
+        }
+        let body = Body {
+            len: request.body_len,
+            hash: request.body_hash,
+            stamp: request.stamp,
+            is_of_keeper: self.keeps_files,
+        };
+        let known = found.kept.iter().filter_map(|event| Some((event.inode?, &*event.path)));
+        let known = known.collect();
+        let clocks = (now_ns(), &mut tick);
+        let copies = copies(&mut self.openings, body, &known, &self.table, resolver, clocks)?;
+        if !copies.is_empty() {
+            let copies = copies.iter().map(|event| Selected { event, sent: false });
+            found = survey(events.iter().copied().chain(copies), resolver, purpose)?;
+            for &slot in &found.sources {
+                self.table.watch(slot);
+            }
+        }
 
         let mut sources = SourceSet::new();
-        for &slot in &survey.sources {
+        for &slot in &found.sources {
             sources.insert(slot).map_err(|_| RefusalReason::TooManySources)?;
         }
-        let others: Vec<SourceSlot> = survey.others.iter().copied().collect();
+        let others: Vec<SourceSlot> = found.others.iter().copied().collect();
         let is_unchanged = self.table.is_unchanged(sources.as_slice(), request.stamp)
             && self.table.is_unchanged(&others, request.stamp)
             && self.table.lost() == request.lost;
@@ -602,7 +642,7 @@ impl Registrar {
             since: request.stamp,
             finished_ns: request.finished_ns,
             reads: Vec::new(),
-            looked: Arc::new(Looked::new(survey, None, now_ns())),
+            looked: Arc::new(Looked::new(found, None, now_ns())),
         };
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })

@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod fills;
 #[path = "../witness/filesystems/ground.rs"]
 mod ground;

@@ -1,0 +1,122 @@
+//! Which files may the reply be that the server did not look up for it?
+//!
+//! A server may keep a file's descriptor (nginx with `open_file_cache`) or its bytes (Tomcat), and
+//! send them for a while with nothing to be seen of it. If another request makes it look up a copy
+//! at the same moment, or the same file by another path, the reply seems to be that. So each path
+//! by which a process of the server has opened a file with the reply's bytes is a source of the
+//! reply, too, if the process has it open, or if the server is one that sends what it has not
+//! looked up. If it cannot be a source, because it leads elsewhere by now or the file has changed,
+//! the reply is not kept as long as it may be that file's.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use nicache_coherence::{BODY_HASH_BYTES, RefusalReason, RevisionTable, Rule, Stamp};
+
+use crate::resolve::contents;
+use crate::resolve::openings::{Opening, Openings};
+use crate::resolve::resolver::{Node, Outcome, Resolver, Walk};
+use crate::witnesses::event::{Identity, LookupEvent};
+
+/// Files that are hashed for one reply. The next one finds these known.
+const HASHED_MAX: usize = 32;
+/// For so long a server that keeps files may keep the bytes of one that it does not have open.
+const KEPT_NS: u64 = 60_000_000_000;
+
+/// A reply's bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Body {
+    pub(crate) len: u64,
+    pub(crate) hash: [u8; BODY_HASH_BYTES],
+    /// The clock before the request was forwarded.
+    pub(crate) stamp: Stamp,
+    /// The server has sent files that it did not look up.
+    pub(crate) is_of_keeper: bool,
+}
+
+/// The openings of all files with these bytes, by each path that is not among `found`.
+///
+/// # Errors
+/// [`RefusalReason::NotLookedUp`] if it may be one that cannot be a source;
+/// [`RefusalReason::Changed`] if it may have been one a moment ago; what [`contents::hash`] says.
+pub(crate) fn copies(
+    openings: &mut Openings,
+    body: Body,
+    found: &HashSet<(Identity, &[u8])>,
+    table: &RevisionTable,
+    resolver: &mut Resolver,
+    (now_ns, mut tick): (u64, impl FnMut()),
+) -> Result<Vec<LookupEvent>, RefusalReason> {
+    if !Rule::Copies.holds() {
+        return Ok(Vec::new());
+    }
+    let (mut copies, mut hashed): (Vec<LookupEvent>, usize) = (Vec::new(), 0);
+    let mut hashes: Vec<(Rc<Node>, _)> = Vec::new();
+    for opening in openings.of_len(body.len) {
+        let event = &opening.event;
+        let Some(identity) = event.inode else { continue };
+        let mut known = opening.contents;
+        known = known.or_else(|| {
+            hashes.iter().find(|(node, _)| node.identity == identity).map(|(_, hash)| *hash)
+        });
+        if known.is_some_and(|hash| hash != body.hash)
+            || event.path.starts_with(b"/") && found.contains(&(identity, &*event.path))
+            || copies.iter().any(|copy| copy.inode == event.inode && copy.path == event.path)
+        {
+            continue;
+        }
+        let is_recent = body.is_of_keeper && now_ns < event.time_ns + KEPT_NS;
+        if !is_recent && !is_held(opening, identity, resolver) {
+            continue;
+        }
+        let refused = |reason| {
+            let path = String::from_utf8_lossy(&event.path);
+            tracing::debug!(%path, process = event.tgid, "the reply may be what was this file");
+            Err(reason)
+        };
+        let node = match resolver.resolve(event) {
+            Ok(Walk { outcome: Outcome::Found(node), watched: true, .. })
+                if node.identity == identity && node.is_watched() =>
+            {
+                node
+            }
+            _ => return refused(RefusalReason::NotLookedUp),
+        };
+        let is_unchanged = opening.is_unchanged(&node, table);
+        if !is_unchanged && is_recent {
+            return refused(RefusalReason::NotLookedUp);
+        }
+        if !is_unchanged || known.is_none() {
+            if hashed == HASHED_MAX {
+                break;
+            }
+            hashed += 1;
+            let hash = contents::hash(&node, &mut tick)?;
+            let is_others = hash != body.hash;
+            // What it was a moment ago, by its descriptor.
+            if is_others && !node.slots().all(|slot| table.is_unchanged(&[slot], body.stamp)) {
+                return refused(RefusalReason::Changed);
+            }
+            if is_unchanged {
+                hashes.push((node, hash));
+            }
+            if is_others {
+                continue;
+            }
+        }
+        copies.push(event.clone());
+    }
+    let is_complete = hashed < HASHED_MAX;
+    for (node, hash) in hashes {
+        openings.note_contents(&node, hash, table);
+    }
+    if is_complete { Ok(copies) } else { Err(RefusalReason::NotLookedUp) }
+}
+
+/// Does the process still have the file open, by a descriptor that it got?
+fn is_held(opening: &Opening, identity: Identity, resolver: &mut Resolver) -> bool {
+    opening.descriptors.iter().any(|descriptor| {
+        let node = resolver.node_of(&format!("/proc/{}/fd/{descriptor}", opening.event.tgid));
+        node.is_ok_and(|node| node.identity == identity)
+    })
+}
