@@ -17,7 +17,7 @@ const RUNS_MAX: usize = 3;
 fn the_kernel_does_what_the_scripts_say() {
     let scripts = common::scripts(Side::Linux);
     let next = AtomicUsize::new(0);
-    let wrong = Mutex::new(Vec::new());
+    let late = Mutex::new(Vec::new());
     let refused = Mutex::new(None);
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
@@ -29,9 +29,7 @@ fn the_kernel_does_what_the_scripts_say() {
                             *refused.lock().unwrap() = Some(BackendError::NotPermitted.to_string());
                             return;
                         }
-                        Err(error) => {
-                            wrong.lock().unwrap().push(format!("{}: {error}", named.name));
-                        }
+                        Err(_) => late.lock().unwrap().push(named),
                     }
                 }
             });
@@ -42,7 +40,12 @@ fn the_kernel_does_what_the_scripts_say() {
         eprintln!("skipped: {why}");
         return;
     }
-    let wrong = wrong.into_inner().unwrap();
+    // On a busy machine real time is less exact for six at a time than for one alone.
+    let alone = late.into_inner().unwrap().into_iter().filter_map(|named| {
+        let error = several_times(&named.script).err()?;
+        Some(format!("{}: {error}", named.name))
+    });
+    let wrong: Vec<String> = alone.collect();
     assert!(wrong.is_empty(), "{} scripts are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
 

@@ -599,6 +599,7 @@ fn nothing_outlives_who_has_decided() {
     for turn in 10..20 {
         exchange(&socket, 100, turn);
     }
-    assert_eq!(world.ask(|forwarder| forwarder.counters().packets) - before, 20);
+    // Frames of IPv6's own housekeeping may come up, too.
+    assert!(world.ask(|forwarder| forwarder.counters().packets) - before >= 20);
     assert_eq!(world.notes()[0].0.packets, [20, 20]);
 }

@@ -99,7 +99,7 @@ impl Scene {
     fn curl(&self, url: &str) -> Option<Vec<u8>> {
         let url = url.to_owned();
         let output = self.client.run(move || {
-            Command::new("curl").args(["-sS", "-g", "-m", "1", "--fail", &url]).output().unwrap()
+            Command::new("curl").args(["-sS", "-g", "-m", "10", "--fail", &url]).output().unwrap()
         });
         output.status.success().then_some(output.stdout)
     }

@@ -199,21 +199,23 @@ fn longer_replies_are_for_clients_on_the_machine() {
         assert_eq!(counter(&nicache, "l0_lost"), 0);
         let server = addresses(&nicache)[0];
         let elsewhere = elsewhere();
-        let (l0, hits) = (counter(&nicache, "hits_l0"), counter(&nicache, "hits"));
+        let counts = || (counter(&nicache, "hits_l0"), counter(&nicache, "hits"));
         let ask = move || {
             let mut client = Client::connect(server);
             (0..200).for_each(|_| assert_eq!(client.get("long"), body(0).as_bytes()));
             let long = client.get("page.html");
             (0..200).for_each(|_| assert_eq!(client.get("page.html"), long));
         };
-        elsewhere.run(ask);
-        assert!(counter(&nicache, "hits") >= hits + 390, "{}", status(nicache.name()));
-        let answered = counter(&nicache, "hits_l0") - l0;
-        assert!(
-            (100..=202).contains(&answered),
-            "small ones alone: {answered}, {}",
-            status(nicache.name())
-        );
+        // Another test may purge them at the same moment.
+        let enough = (0..5).any(|_| {
+            let before = counts();
+            elsewhere.run(ask);
+            let now = counts();
+            let (l0, hits) = (now.0 - before.0, now.1 - before.1);
+            assert!(l0 <= 202, "not small ones alone: {l0}, {}", status(nicache.name()));
+            hits >= 390 && l0 >= 100
+        });
+        assert!(enough, "{}", status(nicache.name()));
     }
 }
 
@@ -222,7 +224,7 @@ fn elsewhere() -> Elsewhere {
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
     let (tell, number) = std::sync::mpsc::channel();
     let (work, asked) = std::sync::mpsc::channel::<Box<dyn FnOnce() + Send>>();
-    let thread = std::thread::spawn(move || {
+    std::thread::spawn(move || {
         private_network();
         tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
         asked.iter().for_each(|work| work());
@@ -230,7 +232,7 @@ fn elsewhere() -> Elsewhere {
     ip(&format!("link add behind type veth peer name front netns {}", number.recv().unwrap()));
     ip("address add 10.99.3.1/24 dev behind");
     ip("link set behind up");
-    let elsewhere = Elsewhere { work, thread };
+    let elsewhere = Elsewhere { work };
     elsewhere.ask(|| {
         ip("address add 10.99.3.2/24 dev front");
         ip("link set front up");
@@ -241,7 +243,6 @@ fn elsewhere() -> Elsewhere {
 
 struct Elsewhere {
     work: std::sync::mpsc::Sender<Box<dyn FnOnce() + Send>>,
-    thread: std::thread::JoinHandle<()>,
 }
 
 impl Elsewhere {
@@ -249,10 +250,13 @@ impl Elsewhere {
         self.work.send(Box::new(work)).unwrap();
     }
 
-    fn run(self, work: impl FnOnce() + Send + 'static) {
-        self.ask(work);
-        drop(self.work);
-        self.thread.join().unwrap();
+    fn run(&self, work: impl FnOnce() + Send + 'static) {
+        let (done, ended) = std::sync::mpsc::channel();
+        self.ask(move || {
+            work();
+            done.send(()).unwrap();
+        });
+        ended.recv().expect("the work there does not fail");
     }
 }
 
@@ -274,11 +278,14 @@ fn queues_have_their_own() {
             }
         }
     }
-    let before = counter(&nicache, "hits_l0");
-    (0..100).for_each(|_| clients.iter_mut().for_each(|client| drop(client.get("page.html"))));
-    // A queue without L0 would be seen, if only two of the 16 connections are on it.
-    let answered = counter(&nicache, "hits_l0") - before;
-    assert!(answered > 100 * 14, "{answered}: {}", status(nicache.name()));
+    // A queue without L0 would be seen, if only two of the 16 connections are on it. Another test
+    // may purge the page at the same moment.
+    let enough = (0..5).any(|_| {
+        let before = counter(&nicache, "hits_l0");
+        (0..100).for_each(|_| clients.iter_mut().for_each(|client| drop(client.get("page.html"))));
+        counter(&nicache, "hits_l0") - before > 100 * 14
+    });
+    assert!(enough, "{}", status(nicache.name()));
 }
 
 #[test]

@@ -13,7 +13,9 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use common::{Nicache, private_network};
-use replay::{assert_coherent, number, replay_site, report_of, start_replay};
+use replay::{
+    assert_coherent, each_write_met_a_kept_reply, number, replay_site, report_of, start_replay,
+};
 use serde_json::Value;
 
 /// Ways to write that `nicache replay` knows.
@@ -47,21 +49,22 @@ fn run(http: &str, settings: &[&str], arguments: &[&str]) -> Value {
     report
 }
 
-fn assert_every_method_met_a_kept_reply(report: &Value) {
-    let writes = report["writes"].as_object().unwrap();
-    assert_eq!(writes.len(), METHODS, "{report:#}");
-    for (method, counted) in writes {
-        assert!(
-            number(counted, "cached_before") > 0 && number(counted, "read_after") > 0,
-            "{method}: {report:#}"
-        );
+/// The report of a load in which every way to write met a kept reply. A busy machine may need
+/// longer for that.
+fn run_with_every_method(http: &str, settings: &[&str], arguments: &[&str]) -> Value {
+    for seconds in ["10", "50"] {
+        let report = run(http, settings, &[arguments, &["--duration", seconds]].concat());
+        assert_eq!(report["writes"].as_object().unwrap().len(), METHODS, "{report:#}");
+        if each_write_met_a_kept_reply(&report) {
+            return report;
+        }
     }
+    panic!("a way to write met no kept reply");
 }
 
 fn usual(handshake: &str, pipeline: &str) {
-    let arguments = ["--synthetic", "--duration", "10", "--clients", "4", "--pipeline", pipeline];
-    let report = run("", &["--handshake", handshake], &arguments);
-    assert_every_method_met_a_kept_reply(&report);
+    let arguments = ["--synthetic", "--clients", "4", "--pipeline", pipeline];
+    let report = run_with_every_method("", &["--handshake", handshake], &arguments);
     // nginx itself ends a connection when a file becomes shorter while it sends it.
     assert!(number(&report, "broken") <= 20, "{report:#}");
     assert!(number(&report, "replies") > 2000 && number(&report, "hits") > 500, "{report:#}");
@@ -172,6 +175,5 @@ fn the_epa_log() {
         println!("skipped: {} is not there", log.display());
         return;
     }
-    let report = run("", &[], &[log.to_str().unwrap(), "--duration", "10", "--clients", "6"]);
-    assert_every_method_met_a_kept_reply(&report);
+    run_with_every_method("", &[], &[log.to_str().unwrap(), "--clients", "6"]);
 }

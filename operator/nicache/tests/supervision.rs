@@ -27,9 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One load at a time.
 static LOAD: Mutex<()> = Mutex::new(());
 
-/// A body, from a connection of its own, if there is one within a second.
+/// A body, from a connection of its own, if there is one.
 fn try_curl(url: &str) -> Option<String> {
-    let output = Command::new("curl").args(["-sS", "-m", "1", "--fail", url]).output().unwrap();
+    let output = Command::new("curl").args(["-sS", "-m", "10", "--fail", url]).output().unwrap();
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
 }
 

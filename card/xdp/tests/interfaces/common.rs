@@ -162,3 +162,13 @@ pub(crate) fn transfer(first: &Namespace, second: &Namespace, address: SocketAdd
         assert!(received == data, "{} of {} bytes", received.len(), data.len());
     });
 }
+
+/// The interface has no program. One that another test starts at the moment may hold the program's
+/// descriptors until it is executed.
+pub(crate) fn assert_without_program(namespace: &Namespace, interface: &str) {
+    let began = std::time::Instant::now();
+    while namespace.ip(format!("-d link show {interface}")).contains("xdp") {
+        assert!(began.elapsed() < DEADLINE, "{interface} has a program");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -273,7 +273,8 @@ fn where_the_driver_cannot_nothing_is_attached() {
     steering = with_first(&card);
     assert!(steering.without_first().is_none() && steering.has_driver()[0]);
     steering.drop_first();
-    assert!(!card.ip("-d link show").contains("xdp"));
+    assert_without_program(&card, "wire");
+    assert_without_program(&card, "other");
 }
 
 fn with_first(card: &Namespace) -> Steering {

@@ -183,7 +183,7 @@ fn each_frame_has_one_place() {
     comes(&mut passed, &mut client);
     assert!(scene.card.ip("link show wire").contains("xdp"));
     drop(sieve);
-    assert!(!scene.card.ip("link show wire").contains("xdp"));
+    assert_without_program(&scene.card, "wire");
     comes(&mut passed, &mut client);
 }
 

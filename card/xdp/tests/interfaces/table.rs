@@ -109,8 +109,13 @@ fn a_station_has_its_frames_and_shares_those_for_many() {
     for (number, to) in [mac(2), mac(9), [0xff; 6], [1, 0, 0x5e, 0, 0, 1]].into_iter().enumerate() {
         send(&mut client, &frame(to, number as u8));
     }
+    let (mut there, began) = (Vec::new(), std::time::Instant::now());
+    while there.len() < 3 && began.elapsed() < DEADLINE {
+        there.extend(arrived(&mut server));
+    }
+    // One that is not for it would be there by now.
     std::thread::sleep(Duration::from_millis(20));
-    let mut there = arrived(&mut server);
+    there.extend(arrived(&mut server));
     there.sort_unstable();
     assert_eq!(there, [0, 2, 3]);
     let counts = steering.counts().unwrap()[0];

@@ -5,10 +5,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
+use std::time::Duration;
 
+use nicache_namespaces::wait_for_listener;
 pub(crate) use nicache_namespaces::{Namespace, Process};
 
-/// An nginx that says its name and who asks, and has a file.
+/// An nginx that says its name and who asks, and has a file; it listens.
 pub(crate) fn nginx(namespace: &Namespace, folder: &Path, name: &str, listen: &str) -> Process {
     let folder = folder.join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -22,7 +24,12 @@ pub(crate) fn nginx(namespace: &Namespace, folder: &Path, name: &str, listen: &s
     );
     std::fs::write(folder.join("nginx.conf"), configuration).unwrap();
     let (conf, log) = (folder.join("nginx.conf"), folder.join("error.log"));
-    namespace.start("nginx", &["-c", conf.to_str().unwrap(), "-e", log.to_str().unwrap()])
+    let nginx =
+        namespace.start("nginx", &["-c", conf.to_str().unwrap(), "-e", log.to_str().unwrap()]);
+    for address in listen.split("; listen ").map(|address| address.parse().unwrap()) {
+        namespace.run(move || wait_for_listener(address, Duration::from_secs(20)));
+    }
+    nginx
 }
 
 /// Answers each request with its body.

@@ -69,6 +69,10 @@ const POOR_CONTRASTS: &str = r#"(() => {
   return { looked, poor };
 })()"#;
 
+/// Labels that leave their drawing.
+const LABELS_OUTSIDE: &str = "[...document.querySelectorAll('.plot svg text')].filter((text) => { const a = text.getBoundingClientRect(), \
+    b = text.closest('.plot').getBoundingClientRect(); return a.left < b.left - 1 || a.right > b.right + 1; }).map((text) => text.textContent)";
+
 #[test]
 fn it_fits_every_width_and_can_be_read_in_both_themes() {
     let (_numbers, server) = serve(busy());
@@ -82,18 +86,24 @@ fn it_fits_every_width_and_can_be_read_in_both_themes() {
         (320, "light"),
     ] {
         browser.look(width, 900, theme);
+        // Charts are drawn anew a moment later. Then nothing is wider than the window, and no label
+        // leaves its drawing.
         std::thread::sleep(Duration::from_millis(300));
-        let widest = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+        let mut looks = 0;
+        let (widest, outside) = loop {
+            let widest = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+            let outside = browser.value(LABELS_OUTSIDE);
+            looks += 1;
+            if looks == 100 || (widest <= u64::from(width) && outside == json!([])) {
+                break (widest, outside);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
         assert!(widest <= u64::from(width), "{widest} > {width}");
+        assert_eq!(outside, json!([]), "{width} {theme}");
         let contrasts = browser.value(POOR_CONTRASTS);
         assert_eq!(contrasts["poor"], json!([]), "{width} {theme}");
         assert!(contrasts["looked"].as_u64().unwrap() > 60, "{contrasts}");
-        // No label leaves its drawing.
-        let outside = browser.value(
-            "[...document.querySelectorAll('.plot svg text')].filter((text) => { const a = text.getBoundingClientRect(), \
-             b = text.closest('.plot').getBoundingClientRect(); return a.left < b.left - 1 || a.right > b.right + 1; }).map((text) => text.textContent)",
-        );
-        assert_eq!(outside, json!([]), "{width} {theme}");
         if let Some(folder) = std::env::var_os("NICACHE_PICTURES") {
             use base64::Engine as _;
             let picture =

@@ -220,7 +220,16 @@ fn collect_family(pid: u64, all: &mut BTreeSet<u64>) {
 }
 
 pub(crate) fn kill(pid: u64, signal: Signal) {
-    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
+    assert!(kill_if_there(pid, signal), "there is no process {pid}");
+}
+
+/// Sends a signal to a process that may end at any time. Is it there?
+pub(crate) fn kill_if_there(pid: u64, signal: Signal) -> bool {
+    match kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal) {
+        Ok(()) => true,
+        Err(rustix::io::Errno::SRCH) => false,
+        Err(error) => panic!("process {pid}: {error}"),
+    }
 }
 
 /// Whether a process runs; one that is dead but not yet collected by its new parent does not.

@@ -48,3 +48,13 @@ pub(crate) fn assert_coherent(report: &Value) {
         assert_eq!(number(report, wrong), 0, "{wrong}: {report:#}");
     }
 }
+
+/// Has each way to write met a kept reply, and was it read behind it?
+#[allow(dead_code, reason = "not for every test")]
+pub(crate) fn each_write_met_a_kept_reply(report: &Value) -> bool {
+    report["writes"]
+        .as_object()
+        .unwrap()
+        .values()
+        .all(|counted| number(counted, "cached_before") > 0 && number(counted, "read_after") > 0)
+}

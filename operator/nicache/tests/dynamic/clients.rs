@@ -12,7 +12,7 @@ use rustix::net::sockopt::{
 };
 
 use crate::check::Cases;
-use crate::common::{self, Nicache, private_network, within};
+use crate::common::{self, Nicache, SOON, private_network, within};
 use crate::stage::{Setup, Stage};
 
 const NGINX: &str = "
@@ -42,7 +42,7 @@ fn ask(client: &mut Client, url: &str, fields: Fields) -> Reply {
 /// wants.
 fn is_kept(stage: &Stage, url: &str, fields: Fields, is_right: impl Fn(&Reply) -> bool) -> bool {
     let mut client = stage.client();
-    let deadline = Instant::now() + Duration::from_secs(6);
+    let deadline = Instant::now() + SOON;
     while Instant::now() < deadline {
         let before = stage.counter("hits");
         for _ in 0..3 {

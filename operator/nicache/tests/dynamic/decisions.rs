@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use nicache_applications::Client;
 
 use crate::check::Cases;
+use crate::common::SOON;
 use crate::stage::{Database, Setup, Stage};
 
 const NGINX: &str = "
@@ -24,7 +25,7 @@ fn status_of(client: &mut Client, url: &str) -> u16 {
 /// Asks until the card answers, or for a while: a page that is never kept is not wrong.
 fn is_kept(stage: &Stage, url: &str) -> bool {
     let mut client = stage.client();
-    let deadline = Instant::now() + Duration::from_secs(6);
+    let deadline = Instant::now() + SOON;
     while Instant::now() < deadline {
         let before = stage.counter("hits");
         (0..3).for_each(|_| assert_eq!(status_of(&mut client, url), 200, "{url}"));

@@ -8,7 +8,7 @@ use nicache_applications::{Application, Settings, Site};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::common::{NICACHE, family, ip, is_running, kill, output, within};
+use crate::common::{NICACHE, family, ip, is_running, kill_if_there, output, within};
 use crate::stage::Shell;
 
 /// This machine's address, and the other's.
@@ -340,7 +340,7 @@ impl Drop for Far {
         for child in [&mut self.relay, &mut self.nats, &mut self.database].into_iter().flatten() {
             let processes = family(child.id().into());
             for &pid in processes.iter().filter(|pid| is_running(**pid)) {
-                kill(pid, Signal::KILL);
+                kill_if_there(pid, Signal::KILL);
             }
             let _ = child.wait();
             all.extend(processes);

@@ -234,7 +234,7 @@ impl Drop for Fronts {
             let _ = program.wait();
             family.into_iter().filter(|pid| *pid != u64::from(program.id())).for_each(|pid| {
                 if crate::common::is_running(pid) {
-                    crate::common::kill(pid, rustix::process::Signal::KILL);
+                    crate::common::kill_if_there(pid, rustix::process::Signal::KILL);
                 }
             });
         }

@@ -508,7 +508,7 @@ fn a_server_that_is_late_itself() {
 
 fn is_found_late(rule: Rule) {
     let (mut stage, mut plan) = late_php(Some(rule));
-    plan.duration = Some(Duration::from_secs(40));
+    plan.duration = Some(Duration::from_secs(90));
     find(rule, &mut stage, plan);
 }
 

@@ -523,7 +523,7 @@ impl Drop for Stage {
             let _ = child.wait();
         }
         for process in processes.iter().filter(|process| is_running(**process)) {
-            common::kill(*process, rustix::process::Signal::KILL);
+            common::kill_if_there(*process, rustix::process::Signal::KILL);
         }
         // They would write into the folder while it is removed.
         let all_gone = || (!processes.iter().any(|pid| is_running(*pid))).then_some(());

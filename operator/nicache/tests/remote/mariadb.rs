@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::check::Cases;
-use crate::common::kill;
+use crate::common::{SOON, kill, within};
 use crate::far::{FAR, Far, Kind};
 use crate::load::{Seen, under_load};
 use crate::pair::Pair;
@@ -92,11 +92,15 @@ fn changes(pair: Pair) {
         assert_eq!(database["database"], format!("{FAR}:3306"));
     });
     cases.run("another table does not matter", || {
-        pair.stage.warm("/table.php");
-        let before = pair.stage.counter("reinstated");
-        pair.far.sql("UPDATE others SET version = version + 1");
-        assert_eq!(pair.stage.get("/table.php"), "version 7");
-        assert!(pair.stage.counter("reinstated") > before);
+        // Another test may purge the page at the same moment.
+        let is_reinstated = (0..5).any(|_| {
+            pair.stage.warm("/table.php");
+            let before = pair.stage.counter("reinstated");
+            pair.far.sql("UPDATE others SET version = version + 1");
+            assert_eq!(pair.stage.get("/table.php"), "version 7");
+            pair.stage.counter("reinstated") > before
+        });
+        assert!(is_reinstated);
     });
     cases.run("from the other machine itself", || {
         let mut command = pair.far.inside(&[
@@ -188,14 +192,13 @@ fn the_way_between() {
     cases.run("other pages go on", || {
         pair.stage.warm("/plain.php");
         pair.far.cut_events(true);
-        std::thread::sleep(Duration::from_secs(4));
-        assert_eq!(
-            crate::common::status(pair.stage.nicache.name())["databases"][0]["in_step"],
-            false
-        );
-        let kept = pair.stage.try_warm("/plain.php", Duration::from_secs(5));
+        let is_behind = within(SOON, || {
+            let status = crate::common::status(pair.stage.nicache.name());
+            (status["databases"][0]["in_step"] == false).then_some(())
+        });
+        let kept = pair.stage.try_warm("/plain.php", SOON);
         pair.far.cut_events(false);
-        assert!(kept.is_some());
+        assert!(is_behind.is_some() && kept.is_some());
     });
     let mut stage = pair.stage;
     drop(pair.far);
@@ -263,7 +266,12 @@ fn the_programs() {
         std::thread::scope(|scope| {
             let late = "UPDATE versions SET version = 99 WHERE id = 1 AND SLEEP(9) = 0";
             scope.spawn(|| far.read().unwrap().try_sql_in_background(late));
-            std::thread::sleep(Duration::from_millis(1500));
+            let begun = within(SOON, || {
+                let all =
+                    "SELECT INFO FROM information_schema.PROCESSLIST WHERE STATE = 'User sleep'";
+                far.read().unwrap().direct(all).ok()?.contains("SLEEP(9)").then_some(())
+            });
+            assert!(begun.is_some(), "it is not there");
             far.write().unwrap().kill_relay();
             far.write().unwrap().start_relay();
             let there = || {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{assert_all_gone, family, is_running, kill, within};
+use crate::common::{SOON, assert_all_gone, family, is_running, kill, within};
 use crate::serving::{Client, Serving, bytes, folder};
 
 #[test]
@@ -18,8 +18,10 @@ fn connections_outlive_a_card() {
         client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         kill(serving.now()["card_pids"][0].as_u64().unwrap(), Signal::KILL);
         assert!(client.receive(false).unwrap().body == bytes(1, 2_000_000), "round {round}");
+        // The reply may have been on its way to the end before the card was gone.
+        let is_replaced = || (serving.now()["restarts"] == round + 1).then_some(());
+        assert!(within(SOON, is_replaced).is_some(), "round {round}: {}", serving.now());
     }
-    assert_eq!(serving.now()["restarts"], 5);
 }
 
 #[test]

@@ -243,13 +243,14 @@ fn translation_and_services_over_af_xdp() {
             assert_eq!(counter(&forwarding, name), 0, "{name}: {now}");
         }
         for (service, back_ends) in [(0, 2), (1, 2)] {
-            let back_ends_up =
-                now["report"]["services"][service]["back_ends"].as_array().unwrap().iter();
-            assert_eq!(
-                back_ends_up.filter(|back_end| back_end["health"] == "up").count(),
-                back_ends,
-                "{now}"
-            );
+            // One that a busy machine has answer late is down for a moment.
+            let are_up = || {
+                let now = forwarding.status();
+                let all = now["report"]["services"][service]["back_ends"].as_array()?.clone();
+                let up = all.iter().filter(|back_end| back_end["health"] == "up").count();
+                (up == back_ends).then_some(())
+            };
+            assert!(within(LIMIT, are_up).is_some(), "{}", forwarding.status());
         }
         forwarding.stop();
         assert!(!has_program("left") && !has_program("right"));

@@ -12,6 +12,9 @@ const ROUNDS_MAX: usize = 30;
 const ROUNDS: usize = 4;
 /// Between later rounds: servers look a file up again after one second or two.
 const PAUSE: Duration = Duration::from_millis(400);
+/// What has grown if a reply that may be a hit was none: it was not kept, or was purged by what
+/// other processes do.
+pub(crate) const MAY_HIT_LATER: [&str; 2] = ["fill_refused_", "purges_by_source"];
 /// Counters that say why a reply was the server's.
 const REASONS: [&str; 5] =
     ["bypass_", "fill_refused_", "fill_not_shared_", "fill_aborted_", "misses_"];
@@ -84,7 +87,7 @@ pub(crate) const CASES: [Case; 38] = [
 ];
 
 /// Counters of these kinds that are higher than before.
-fn grown(now: &Counters, before: &Counters, kinds: &[&str]) -> Vec<String> {
+pub(crate) fn grown(now: &Counters, before: &Counters, kinds: &[&str]) -> Vec<String> {
     let tells = |name: &&String| kinds.iter().any(|kind| name.starts_with(kind));
     now.keys()
         .filter(tells)
@@ -126,8 +129,7 @@ impl Case {
             if round >= ROUNDS {
                 // Other processes may purge what was just stored, and a server may remember for a
                 // moment what it has looked up.
-                let waits = grown(&stage.counters(), &first, &["fill_refused_"]);
-                if hit || waits.is_empty() {
+                if hit || grown(&stage.counters(), &first, &MAY_HIT_LATER).is_empty() {
                     break;
                 }
                 std::thread::sleep(PAUSE);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::cases::{MAY_HIT_LATER, grown};
 use super::common::within;
 use super::site::{date, long_ago};
 use super::stage::{Stage, get};
@@ -15,8 +16,9 @@ use super::wire::Reply;
 
 /// Requests for a page to become a hit.
 const WARMING: usize = 10;
-/// More of them with a pause before each, for a server that remembers what it has looked up.
-const WARMING_PATIENT: usize = 7;
+/// More of them with a pause before each, for a server that remembers what it has looked up, and a
+/// machine that is late to tell of a worker's end or a file's last write.
+const WARMING_PATIENT: usize = 15;
 const PAUSE: Duration = Duration::from_millis(400);
 /// After which a file's time differs from that of any later change, and what was written to it is
 /// on its way to the disk.
@@ -152,10 +154,12 @@ fn write_by_link(file: &Path) {
 
 /// Asks until there was a hit. Was there?
 pub(crate) fn warm(stage: &Stage, request: &[u8]) -> bool {
-    // A server that remembers what it has looked up does so again in a second or two.
-    let patient = if stage.traits.keeps_files { WARMING_PATIENT } else { 0 };
-    (0..WARMING + patient).any(|round| {
+    let first = stage.counters();
+    (0..WARMING + WARMING_PATIENT).any(|round| {
         if round >= WARMING {
+            if grown(&stage.counters(), &first, &MAY_HIT_LATER).is_empty() {
+                return false;
+            }
             std::thread::sleep(PAUSE);
         }
         let before = stage.hits();

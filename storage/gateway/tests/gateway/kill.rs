@@ -147,10 +147,10 @@ fn kills(rounds: u32) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for client in 0..CLIENTS {
-                let (known, stop, address) = (&known, &stop, running.address);
+                let (known, stop, mut caller) = (&known, &stop, caller(running.address));
                 scope.spawn(move || {
                     // The end of the gateway is the end of the connection, and nothing else is.
-                    let _ = work(&mut caller(address), client, known, stop);
+                    let _ = work(&mut caller, client, known, stop);
                 });
             }
             let commits = random.u32(2..12);

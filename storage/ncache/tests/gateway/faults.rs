@@ -221,8 +221,9 @@ fn replies_that_nobody_takes_stop_readers_and_not_the_cache() {
     let (file, id) = gateway.open("file");
     for part in 0..8 {
         write(&*gateway.nicache, &file, part << 20, &pattern(1, 1, (part as usize) << 20, 1 << 20));
+        // Nothing has to wait for room, as readers will.
+        gateway.nicache.commit(&file, id).unwrap();
     }
-    gateway.nicache.commit(&file, id).unwrap();
     let mut replies = Vec::new();
     let error = loop {
         match gateway.nicache.read(&file, id, (replies.len() as u64) << 19, 1 << 19) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nicache_device::{MountOptions, Mounted, Plain};
+use nicache_filemap::{Wait, cached_pages, drop_pages, write_back};
 use nicache_initiator::{BLOCK_BYTES, Lun, MemoryLun};
 use nicache_ncache::{BlockServer, Cache, CacheOptions, Nicache};
 use nicache_payload::{FileId, Payload, Stability};
@@ -129,6 +130,19 @@ pub(crate) fn assert_no_tag(lun: &MemoryLun, cache: &Cache) {
     lun.scan(|at, block| {
         assert!(!has_tag(block, cache.keyring().tag()), "the tag is on the unit at {at}");
     });
+}
+
+/// What the kernel still writes back keeps a page for a moment.
+pub(crate) fn drop_all_pages(file: &File) {
+    for _ in 0..1000 {
+        write_back(file, 0, 0, Wait::Yes).unwrap();
+        drop_pages(file, 0, 0).unwrap();
+        if cached_pages(file).is_ok_and(|pages| pages.cached == 0) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("pages stay: {:?}", cached_pages(file));
 }
 
 pub(crate) fn has_tag(bytes: &[u8], tag: &[u8]) -> bool {

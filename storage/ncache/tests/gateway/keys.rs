@@ -3,7 +3,6 @@
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use nicache_filemap::{Wait, drop_pages, write_back};
 use nicache_initiator::MemoryLun;
 use nicache_ncache::{CacheOptions, Sequence};
 use nicache_payload::Payload;
@@ -55,8 +54,7 @@ fn forged_unknown_and_used_keys_are_errors_and_go_nowhere() {
 
 /// The kernel's own view of a file, from the device.
 fn by_kernel(file: &std::fs::File) -> Vec<u8> {
-    write_back(file, 0, 0, Wait::Yes).unwrap();
-    drop_pages(file, 0, 0).unwrap();
+    drop_all_pages(file);
     let mut content = vec![0; file.metadata().unwrap().len() as usize];
     file.read_exact_at(&mut content, 0).unwrap();
     content

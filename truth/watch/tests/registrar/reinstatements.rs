@@ -5,7 +5,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nicache_coherence::{RecordNumber, ReinstateRequest, Reinstatement, SourceSet, Stamp, Verdict};
+use nicache_coherence::{
+    RecordNumber, ReinstateRequest, Reinstatement, SourceSet, SourceSlot, Stamp, Verdict,
+};
 
 use crate::fills::{set_list, set_list_by_path, set_list_by_uring};
 use crate::scene::Scene;
@@ -50,6 +52,27 @@ impl Scene {
         (verdict.outcome, stamp)
     }
 
+    /// One for which the server does something else first, and that stays when `act` was done with
+    /// the number of the attempt. Another test may change everything at the same moment.
+    fn staying(
+        &mut self,
+        path: &Path,
+        first: impl Fn() + Clone + Send + 'static,
+        mut act: impl FnMut(&mut Self, &Entry, usize),
+    ) -> Entry {
+        for attempt in 0..50 {
+            let entry = self.entry_after(path, first.clone());
+            act(self, &entry, attempt);
+            let outcome = self.reinstate(&entry);
+            if outcome == Reinstatement::Stays {
+                return entry;
+            }
+            let everything = self.table.stamp_of(SourceSlot::EVERYTHING);
+            assert!(everything >= entry.stamp, "{outcome:?}, and not everything has changed");
+        }
+        panic!("everything changes all the time");
+    }
+
     /// Until nothing changes meanwhile: other tests make directories beside this one's.
     pub(crate) fn reinstate(&mut self, entry: &Entry) -> Reinstatement {
         for _ in 0..200 {
@@ -67,23 +90,35 @@ impl Scene {
 fn an_entry_stays_when_something_else_is_made_or_removed_beside_its_file() {
     let mut scene = Scene::new();
     let path = scene.write("site/page", b"hello");
-    let entry = scene.entry(&path);
     let beside = scene.path("site/beside");
-    let changes: [&dyn Fn(); 4] = [
-        &|| fs::write(&beside, b"new").unwrap(),
-        &|| fs::rename(&beside, beside.with_extension("renamed")).unwrap(),
-        &|| fs::remove_file(beside.with_extension("renamed")).unwrap(),
-        &|| fs::create_dir(&beside).unwrap(),
+    type Change = fn(&Path);
+    let changes: [Change; 4] = [
+        |beside| fs::write(beside, b"new").unwrap(),
+        |beside| {
+            fs::write(beside, b"new").unwrap();
+            fs::rename(beside, beside.with_extension("renamed")).unwrap();
+        },
+        |beside| {
+            fs::write(beside, b"new").unwrap();
+            fs::remove_file(beside).unwrap();
+        },
+        |beside| fs::create_dir(beside).unwrap(),
     ];
     for (number, change) in changes.into_iter().enumerate() {
-        let (_, stamp) = scene.reinstate_once(&entry);
-        change();
-        assert!(
-            !scene.table.is_unchanged(entry.sources.as_slice(), stamp),
-            "change {number} has no witness"
+        scene.staying(
+            &path,
+            || {},
+            |scene, entry, attempt| {
+                let beside = beside.with_extension(format!("{number}-{attempt}"));
+                let (_, stamp) = scene.reinstate_once(entry);
+                change(&beside);
+                assert!(
+                    !scene.table.is_unchanged(entry.sources.as_slice(), stamp),
+                    "change {number} has no witness"
+                );
+                assert!(scene.is_void(entry));
+            },
         );
-        assert!(scene.is_void(&entry));
-        assert_eq!(scene.reinstate(&entry), Reinstatement::Stays, "after change {number}");
     }
 }
 
@@ -137,8 +172,7 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
     let mut scene = Scene::new();
     for (number, (what, change)) in changes.into_iter().enumerate() {
         let path = scene.write(&format!("site{number}/page"), b"hello");
-        let entry = scene.entry(&path);
-        assert_eq!(scene.reinstate(&entry), Reinstatement::Stays, "before: {what}");
+        let entry = scene.staying(&path, || {}, |_, _, _| {});
         change(&path);
         assert!(scene.is_void(&entry), "{what} has no witness");
         assert_eq!(scene.reinstate(&entry), Reinstatement::Gone, "{what}");
@@ -175,8 +209,7 @@ fn an_entry_goes_when_a_look_up_that_failed_would_succeed() {
     let path = scene.write("site/page", b"hello");
     let absent = scene.path("site/page.override");
     let asked = absent.clone();
-    let entry = scene.entry_after(&path, move || assert!(fs::metadata(&asked).is_err()));
-    assert_eq!(scene.reinstate(&entry), Reinstatement::Stays);
+    let entry = scene.staying(&path, move || assert!(fs::metadata(&asked).is_err()), |_, _, _| {});
     fs::write(&absent, b"").unwrap();
     assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
 }
@@ -187,9 +220,8 @@ fn a_listed_directory_may_not_change() {
     let path = scene.write("site/page", b"hello");
     let directory: PathBuf = scene.path("site");
     let listed = directory.clone();
-    let entry =
-        scene.entry_after(&path, move || assert_eq!(fs::read_dir(&listed).unwrap().count(), 1));
-    assert_eq!(scene.reinstate(&entry), Reinstatement::Stays);
+    let list = move || assert_eq!(fs::read_dir(&listed).unwrap().count(), 1);
+    let entry = scene.staying(&path, list, |_, _, _| {});
     fs::write(directory.join("beside"), b"").unwrap();
     assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
 }
