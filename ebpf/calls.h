@@ -110,6 +110,7 @@ __noinline int note_writer(int fd)
 	if (!process)
 		return report_descriptor(EVENT_HIDDEN, NR_open, 0, -1);
 	process->writes_unseen = 1;
+	process->may_serve = 1;
 	return report_identity(EVENT_WROTE, NR_open, &identity);
 }
 
@@ -404,9 +405,9 @@ OF_SERVER(__x64_sys_sendfile64,
 	  if (ret > 0) report_descriptor(EVENT_SENDFILE, NR_sendfile, ret, regs->si))
 OF_SERVER(__x64_sys_chdir, observe_moving(regs, ret))
 OF_SERVER(__x64_sys_fchdir, observe_moving(regs, ret))
-OF_SERVER(__x64_sys_chroot, if (ret >= 0) observe_other_root(NR_chroot))
-OF_SERVER(__x64_sys_setns, if (ret >= 0) observe_other_root(NR_setns))
-OF_SERVER(__x64_sys_unshare, if (ret >= 0) observe_other_root(NR_unshare))
+OF_SERVER(__x64_sys_chroot, if (ret >= 0) observe_other_root())
+OF_SERVER(__x64_sys_setns, if (ret >= 0) observe_other_root())
+OF_SERVER(__x64_sys_unshare, if (ret >= 0) observe_other_root())
 OF_SERVER(__x64_sys_listen, if (ret >= 0) observe_listening())
 OF_SERVER(__x64_sys_io_uring_setup, report_descriptor(EVENT_HIDDEN, NR_io_uring_setup, ret, -1))
 

@@ -34,6 +34,14 @@ static __always_inline bool is_server(struct task_struct *task)
 	       is_member(server_netns, task->tgid);
 }
 
+/* Is it in the server's network? */
+static __always_inline bool is_inside(struct task_struct *task)
+{
+	__u64 *server_netns = control_word(CONTROL_SERVER_NETNS);
+
+	return server_netns && task->nsproxy->net_ns->ns.inum == *server_netns;
+}
+
 static __always_inline bool is_service_port(__u16 port)
 {
 	__u64 *ports = control_word(CONTROL_SERVICE_PORTS);

@@ -45,6 +45,7 @@ struct request_process {
 	__u8 executes; /* a FastCGI request has begun and not ended */
 	__u8 replied;  /* it has sent something of its reply */
 	__u8 writes_unseen; /* it has opened a file to write to, and what it writes is not seen */
+	__u8 may_serve; /* a connection of it may have had to do with a page */
 };
 
 /* An entry stays until its process ends, so nothing is forgotten of it. */
@@ -164,6 +165,27 @@ static __always_inline bool is_plain_read(struct transfer *transfer)
 	return transfer->nr == NR_read || transfer->nr == NR_recvfrom;
 }
 
+/* May a connection have to do with a page? One that has come from another machine to another port
+ * than the web server's has not: sshd's.
+ */
+static __always_inline bool may_be_for_a_page(struct file *file)
+{
+	void *socket = file ? FIELD(struct file, file, private_data) : 0;
+	struct sock *sk = socket ? FIELD(struct socket, socket, sk) : 0;
+	__u32 address;
+	__u16 family;
+
+	if (!sk)
+		return true;
+	family = FIELD(struct sock, sk, __sk_common.skc_family);
+	if ((family != AF_INET && family != AF_INET6) ||
+	    is_service_port(FIELD(struct sock, sk, __sk_common.skc_num)))
+		return true;
+	address = client_address(sk);
+	return !address || address == local_address(sk) ||
+	       (__builtin_bswap32(address) >> 24) == 127;
+}
+
 /* The calling process has another connection. Not static, and so the next ones: the verifier looks
  * at such functions once.
  */
@@ -176,7 +198,12 @@ __noinline int note_connection(int fd, __u64 ino)
 	note_started(tgid);
 	if (!process)
 		process = add_request_process(tgid);
-	if (!process || process->concurrent)
+	if (!process)
+		return 0;
+	/* A program outside the server's network is asked from another one. */
+	if (!is_inside(task) || may_be_for_a_page(file_of(task, fd)))
+		process->may_serve = 1;
+	if (process->concurrent)
 		return 0;
 	if (task->signal->nr_threads > 1)
 		process->concurrent = 1;
@@ -201,7 +228,10 @@ __noinline int note_concurrent(__u64 ino)
 	note_started(tgid);
 	if (!process)
 		process = add_request_process(tgid);
-	if (!process || process->concurrent)
+	if (!process)
+		return 0;
+	process->may_serve = 1;
+	if (process->concurrent)
 		return 0;
 	process->concurrent = 1;
 	return report_request(REQUEST_CONNECTION, ino, 0, FLAG_CONCURRENT);

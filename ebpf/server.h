@@ -274,17 +274,26 @@ __noinline int observe_moved(struct call *call)
 	return report_lookup(&lookup);
 }
 
-/* Paths mean something else now for the calling process. What somebody from another network looks
- * at on his way in is nobody's.
+/* Is the process one that takes requests for pages? One that is gone may have been. */
+static __always_inline bool may_serve(__u32 tgid)
+{
+	struct request_process *process = request_process_of(tgid);
+
+	return tgid && (!process || process->may_serve);
+}
+
+/* Paths mean something else now for the calling process. What one looks at that cannot answer, and
+ * that was started for no page, is nobody's: somebody from another network on his way in, or the
+ * program that sshd runs for each client.
  */
-__noinline int observe_other_root(__u64 nr)
+__noinline int observe_other_root(void)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
-	bool is_foreign = process ? process->bystander && !process->starter
+	bool is_foreign = process ? process->bystander && !may_serve(process->starter)
 				  : !request_process_of(tgid) && !holds_listener();
 
-	if (nr == NR_chroot || !is_foreign)
+	if (!is_foreign)
 		change_slot(SLOT_EVERYTHING);
 	return 0;
 }
@@ -340,7 +349,7 @@ __noinline int observe_server(struct call *call)
 	case NR_chroot:
 	case NR_setns:
 	case NR_unshare:
-		return ret < 0 ? 0 : observe_other_root(nr);
+		return ret < 0 ? 0 : observe_other_root();
 	case NR_listen:
 		return ret < 0 ? 0 : observe_listening();
 	}

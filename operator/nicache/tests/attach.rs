@@ -70,7 +70,7 @@ impl Drop for Machine {
 
 struct Scene {
     client: Machine,
-    _server: Option<Machine>,
+    server: Option<Machine>,
     nginx: Option<Child>,
     site: Site,
 }
@@ -88,18 +88,25 @@ impl Scene {
         let command = site.command();
         let nginx =
             server.run(move || Command::new(&command[0]).args(&command[1..]).spawn().unwrap());
-        Self { client, _server: Some(server), nginx: Some(nginx), site }
+        Self { client, server: Some(server), nginx: Some(nginx), site }
     }
 
     fn edit(&self, text: &str) {
         std::fs::write(self.site.folder.path().join("site/page.html"), text).unwrap();
     }
 
-    /// A body, from a connection of its own, if it comes within a second.
+    /// A body, from a connection of its own, if there is one.
     fn curl(&self, url: &str) -> Option<Vec<u8>> {
+        self.curl_within("10", url)
+    }
+
+    fn curl_within(&self, seconds: &'static str, url: &str) -> Option<Vec<u8>> {
         let url = url.to_owned();
         let output = self.client.run(move || {
-            Command::new("curl").args(["-sS", "-g", "-m", "10", "--fail", &url]).output().unwrap()
+            Command::new("curl")
+                .args(["-sS", "-g", "-m", seconds, "--fail", &url])
+                .output()
+                .unwrap()
         });
         output.status.success().then_some(output.stdout)
     }
@@ -135,7 +142,7 @@ fn serves(arguments: &[&str]) {
 }
 
 fn serves_in(scene: &Scene, arguments: &[&str]) {
-    assert_eq!(scene.curl(PAGE), None, "nobody forwards here yet");
+    assert_eq!(scene.curl_within("1", PAGE), None, "nobody forwards here yet");
     let mut nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0"], arguments].concat());
     assert!(nicache.status["watch_unavailable"].is_null(), "{}", nicache.status);
     // Nothing was tried in vain: this machine has all that is asked for.
@@ -510,7 +517,7 @@ fn nothing_is_left_behind() {
             .then_some(())
         });
         assert!(clean.is_some(), "{}", shown());
-        assert_eq!(scene.curl(PAGE), None);
+        assert_eq!(scene.curl_within("1", PAGE), None);
     }
     // And they can be taken once more.
     let nicache = Nicache::attach(&["--wire", "w0", "--host", "h0"]);
@@ -661,7 +668,7 @@ fn a_server_on_the_wire() {
         ];
         let nicache = Nicache::start(&[&place, arguments].concat(), &site.command());
         assert_eq!(nicache.status["server_address"], "192.0.2.1");
-        let scene = Scene { client, _server: None, nginx: None, site };
+        let scene = Scene { client, server: None, nginx: None, site };
         for host in ["192.0.2.1", "[2001:db8::1]"] {
             scene.edit("first");
             let url = format!("http://{host}/page.html");
@@ -680,6 +687,57 @@ fn a_server_on_the_wire() {
         scene.edit("third");
         assert_eq!(within(PATIENCE, || scene.curl(PAGE)).as_deref(), Some(&b"third"[..]));
     }
+}
+
+/// Everybody on the internet knocks at a machine's sshd. For each it starts a program that changes
+/// its root, and none of them has to do with the pages.
+#[test]
+fn who_knocks_at_sshd_voids_nothing() {
+    const KNOCKS: u64 = 8;
+    let scene = Scene::new();
+    let folder = scene.site.folder.path().display().to_string();
+    output("ssh-keygen", &["-q", "-N", "", "-t", "ed25519", "-f", &format!("{folder}/key")]);
+    let start = format!(
+        "mount -t tmpfs none /run; mkdir -m 755 /run/sshd; exec /usr/sbin/sshd -D -e -f /dev/null \
+         -p 22 -h {folder}/key -o MaxStartups=100 -o UsePAM=no"
+    );
+    let server = scene.server.as_ref().unwrap();
+    let mut sshd = server.run(move || {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["-m", "sh", "-ec", &start]).stderr(Stdio::null()).spawn().unwrap()
+    });
+    let nicache = Nicache::attach(&["--wire", "w0", "--host", "h0"]);
+    let knock = || {
+        scene.client.run(|| {
+            let mut stream = within(PATIENCE, || TcpStream::connect("192.0.2.1:22").ok()).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(b"SSH-2.0-knock\r\n").unwrap();
+            let mut said = Vec::new();
+            // What it offers comes from the program that has changed its root.
+            while said.len() < 300 {
+                let mut buffer = [0; 4096];
+                let len = stream.read(&mut buffer).unwrap();
+                assert!(len > 0, "{}", String::from_utf8_lossy(&said));
+                said.extend_from_slice(&buffer[..len]);
+            }
+        });
+    };
+    knock();
+    let hits = || status(nicache.name())["counters"]["hits"].as_u64().unwrap();
+    let row = || {
+        scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
+        let before = hits();
+        for _ in 0..KNOCKS {
+            knock();
+            scene.curl(PAGE);
+        }
+        hits() - before
+    };
+    // Other tests may void everything at the same moment.
+    let rows: Vec<u64> = (0..5).map(|_| row()).collect();
+    let _ = sshd.kill();
+    sshd.wait().unwrap();
+    assert!(rows.iter().any(|hits| hits + 1 >= KNOCKS), "{rows:?} hits of {KNOCKS} requests");
 }
 
 #[test]
