@@ -5,8 +5,8 @@
 //! at the same moment, or the same file by another path, the reply seems to be that. So each path
 //! by which a process of the server has opened a file with the reply's bytes is a source of the
 //! reply, too, if the process has it open, or if the server is one that sends what it has not
-//! looked up. If it cannot be a source, because it leads elsewhere by now or the file has changed,
-//! the reply is not kept as long as it may be that file's.
+//! looked up. If what is open cannot be a source, because its path leads elsewhere by now, the
+//! reply is not kept as long as it may be that file's.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use nicache_coherence::{BODY_HASH_BYTES, RefusalReason, RevisionTable, Rule, Stamp};
 
 use crate::resolve::contents;
-use crate::resolve::openings::{Opening, Openings};
+use crate::resolve::openings::{Key, Opening, Openings};
 use crate::resolve::resolver::{Node, Outcome, Resolver, Walk};
 use crate::witnesses::event::{Identity, LookupEvent};
 
@@ -23,12 +23,16 @@ const HASHED_MAX: usize = 32;
 /// For so long a server that keeps files may keep the bytes of one that it does not have open.
 const KEPT_NS: u64 = 60_000_000_000;
 
+/// Who keeps no files closes one sooner than that, as a rule.
+const USED_NS: u64 = 1_000_000_000;
+
 /// A reply's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
     pub(crate) len: u64,
     pub(crate) hash: [u8; BODY_HASH_BYTES],
-    /// The clock before the request was forwarded.
+    /// When its request was forwarded, and the clock before that.
+    pub(crate) forwarded_ns: u64,
     pub(crate) stamp: Stamp,
     /// The server has sent files that it did not look up.
     pub(crate) is_of_keeper: bool,
@@ -52,7 +56,25 @@ pub(crate) fn copies(
     }
     let (mut copies, mut hashed): (Vec<LookupEvent>, usize) = (Vec::new(), 0);
     let mut hashes: Vec<(Rc<Node>, _)> = Vec::new();
-    for opening in openings.of_len(body.len) {
+    let (mut open, closed): (Vec<Key>, Vec<Key>) =
+        openings.open_of_len(body.len).partition(|key| {
+            openings.paths(*key).iter().any(|opening| held(opening, resolver).is_some())
+        });
+    for key in closed {
+        openings.note_closed(key);
+        let is_old = |opening: &Opening| opening.event.time_ns + USED_NS < body.forwarded_ns;
+        // It may have been closed since the reply.
+        if openings.paths(key).iter().any(is_old) {
+            open.push(key);
+        }
+    }
+    let is_recent =
+        |opening: &&Opening| body.is_of_keeper && now_ns < opening.event.time_ns + KEPT_NS;
+    let closed = openings.closed_of_len(body.len).filter(|_| body.is_of_keeper);
+    let recent = closed.flat_map(|key| openings.paths(key)).filter(is_recent);
+    let open = open.iter().flat_map(|key| openings.paths(*key));
+    let all = open.map(|opening| (opening, true)).chain(recent.map(|opening| (opening, false)));
+    for (opening, is_held) in all {
         let event = &opening.event;
         let Some(identity) = event.inode else { continue };
         let mut known = opening.contents;
@@ -65,26 +87,27 @@ pub(crate) fn copies(
         {
             continue;
         }
-        let is_recent = body.is_of_keeper && now_ns < event.time_ns + KEPT_NS;
-        if !is_recent && !is_held(opening, identity, resolver) {
-            continue;
-        }
         let refused = |reason| {
             let path = String::from_utf8_lossy(&event.path);
             tracing::debug!(%path, process = event.tgid, "the reply may be what was this file");
             Err(reason)
         };
-        let node = match resolver.resolve(event) {
+        let (node, is_there) = match resolver.resolve(event) {
             Ok(Walk { outcome: Outcome::Found(node), watched: true, .. })
                 if node.identity == identity && node.is_watched() =>
             {
-                node
+                (node, true)
             }
-            _ => return refused(RefusalReason::NotLookedUp),
+            _ if !is_held => continue,
+            // Its path leads elsewhere by now.
+            _ => match held(opening, resolver) {
+                Some(node) if node.is_watched() => (Rc::new(node), false),
+                _ => return refused(RefusalReason::NotLookedUp),
+            },
         };
         let is_unchanged = opening.is_unchanged(&node, table);
-        if !is_unchanged && is_recent {
-            return refused(RefusalReason::NotLookedUp);
+        if !is_unchanged && !is_held {
+            continue;
         }
         if !is_unchanged || known.is_none() {
             if hashed == HASHED_MAX {
@@ -104,6 +127,9 @@ pub(crate) fn copies(
                 continue;
             }
         }
+        if !is_there {
+            return refused(RefusalReason::NotLookedUp);
+        }
         copies.push(event.clone());
     }
     let is_complete = hashed < HASHED_MAX;
@@ -113,10 +139,10 @@ pub(crate) fn copies(
     if is_complete { Ok(copies) } else { Err(RefusalReason::NotLookedUp) }
 }
 
-/// Does the process still have the file open, by a descriptor that it got?
-fn is_held(opening: &Opening, identity: Identity, resolver: &mut Resolver) -> bool {
-    opening.descriptors.iter().any(|descriptor| {
+/// The file, if the process still has it open by a descriptor that it got.
+fn held(opening: &Opening, resolver: &mut Resolver) -> Option<Node> {
+    opening.descriptors.iter().find_map(|descriptor| {
         let node = resolver.node_of(&format!("/proc/{}/fd/{descriptor}", opening.event.tgid));
-        node.is_ok_and(|node| node.identity == identity)
+        node.ok().filter(|node| Some(node.identity) == opening.event.inode)
     })
 }

@@ -28,13 +28,22 @@ const PATHS_MAX: usize = 8;
 const DESCRIPTORS_MAX: usize = 16;
 
 /// Process and file.
-type Key = (u32, Identity);
+pub(crate) type Key = (u32, Identity);
+
+/// Files of one length.
+#[derive(Debug, Default)]
+struct SameLen {
+    /// Those that may be open.
+    open: HashSet<Key>,
+    /// Those that are closed.
+    closed: HashSet<Key>,
+}
 
 /// Files that each process of the server has opened to read.
 #[derive(Debug, Default)]
 pub(crate) struct Openings {
     files: HashMap<Key, Vec<Opening>>,
-    by_len: HashMap<u64, HashSet<Key>>,
+    by_len: HashMap<u64, SameLen>,
     /// Living processes of which some are forgotten.
     forgotten: HashSet<u32>,
     /// Some were never told.
@@ -157,13 +166,16 @@ impl Openings {
             paths.remove(0);
         }
         paths.push(opening);
-        self.by_len.entry(len).or_default().insert(key);
+        let same = self.by_len.entry(len).or_default();
+        same.closed.remove(&key);
+        same.open.insert(key);
     }
 
-    fn unlist(by_len: &mut HashMap<u64, HashSet<Key>>, len: u64, key: Key) {
-        if let Some(keys) = by_len.get_mut(&len) {
-            keys.remove(&key);
-            if keys.is_empty() {
+    fn unlist(by_len: &mut HashMap<u64, SameLen>, len: u64, key: Key) {
+        if let Some(same) = by_len.get_mut(&len) {
+            same.open.remove(&key);
+            same.closed.remove(&key);
+            if same.open.is_empty() && same.closed.is_empty() {
                 by_len.remove(&len);
             }
         }
@@ -202,10 +214,29 @@ impl Openings {
         self.has_lost || !self.forgotten.is_empty()
     }
 
-    /// Files of this length that processes have opened, by each of the paths.
-    pub(crate) fn of_len(&self, len: u64) -> impl Iterator<Item = &Opening> {
-        let keys = self.by_len.get(&len).into_iter().flatten();
-        keys.filter_map(|key| self.files.get(key)).flatten()
+    /// Files of this length that processes may have open.
+    pub(crate) fn open_of_len(&self, len: u64) -> impl Iterator<Item = Key> {
+        self.by_len.get(&len).into_iter().flat_map(|same| &same.open).copied()
+    }
+
+    /// Those that are closed.
+    pub(crate) fn closed_of_len(&self, len: u64) -> impl Iterator<Item = Key> {
+        self.by_len.get(&len).into_iter().flat_map(|same| &same.closed).copied()
+    }
+
+    /// Takes note that the process has closed this file, whatever the path.
+    pub(crate) fn note_closed(&mut self, key: Key) {
+        let len = self.paths(key).first().map(|opening| opening.event.size);
+        if let Some(same) = len.and_then(|len| self.by_len.get_mut(&len))
+            && same.open.remove(&key)
+        {
+            same.closed.insert(key);
+        }
+    }
+
+    /// How the process has opened the file, by each of the paths.
+    pub(crate) fn paths(&self, key: Key) -> &[Opening] {
+        self.files.get(&key).map_or(&[], Vec::as_slice)
     }
 
     /// The bytes of a file now, which it also had when it was opened, unless a change since is
@@ -216,9 +247,10 @@ impl Openings {
         hash: [u8; BODY_HASH_BYTES],
         table: &RevisionTable,
     ) {
-        let keys = self.by_len.get(&node.size).into_iter().flatten();
-        for key in keys.filter(|(_, identity)| *identity == node.identity) {
-            for opening in self.files.get_mut(key).into_iter().flatten() {
+        let all = self.open_of_len(node.size).chain(self.closed_of_len(node.size));
+        let keys: Vec<Key> = all.filter(|(_, identity)| *identity == node.identity).collect();
+        for key in keys {
+            for opening in self.files.get_mut(&key).into_iter().flatten() {
                 if opening.is_unchanged(node, table) {
                     opening.contents = Some(hash);
                 }

@@ -611,6 +611,7 @@ impl Registrar {
         let body = Body {
             len: request.body_len,
             hash: request.body_hash,
+            forwarded_ns: request.forwarded_ns,
             stamp: request.stamp,
             is_of_keeper: self.keeps_files,
         };

@@ -87,6 +87,28 @@ fn what_the_server_has_open_or_may_keep_is_a_source() {
     }
 }
 
+/// It sends the reply, closes the file, and then the reply is judged.
+#[test]
+fn what_the_server_has_closed_since_the_reply_is_a_source() {
+    // Another test may change everything at the same moment.
+    for _ in 0..20 {
+        let mut copies = Copies::new();
+        let file = copies.keep(&copies.kept);
+        // Longer than who keeps no file has it open.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let (copy, modified) = (copies.copy.clone(), copies.modified);
+        let forwarded = copies.scene.forward();
+        copies.scene.serve(&copy);
+        drop(file);
+        let verdict = copies.scene.judge(&forwarded, BODY, Some(modified));
+        if verdict != Verdict::Refused(RefusalReason::Changed) {
+            assert_stored(&verdict, &[slot(&copies.copy), slot(&copies.kept)]);
+            return;
+        }
+    }
+    panic!("everything changes all the time");
+}
+
 #[test]
 fn what_it_has_open_under_no_name_or_as_it_was_is_not_kept() {
     type Change = fn(&Path);
@@ -108,12 +130,6 @@ fn what_it_has_open_under_no_name_or_as_it_was_is_not_kept() {
         let (verdict, _) = copies.reply(BODY);
         assert_eq!(verdict, Verdict::Refused(RefusalReason::NotLookedUp), "{what}");
     }
-    // Its bytes, and not its descriptor.
-    let mut copies = Copies::new();
-    drop(copies.keep(&copies.kept));
-    copies.send_kept();
-    fs::write(&copies.kept, b"another page now").unwrap();
-    assert_refused(&copies.reply(BODY).0, RefusalReason::NotLookedUp);
 }
 
 /// Nor do those that a server has read which looks up whatever it sends.
