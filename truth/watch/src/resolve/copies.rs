@@ -81,7 +81,10 @@ pub(crate) fn copies(
         known = known.or_else(|| {
             hashes.iter().find(|(node, _)| node.identity == identity).map(|(_, hash)| *hash)
         });
-        if known.is_some_and(|hash| hash != body.hash)
+        // By a descriptor, a file is sent as it is now.
+        let may_have_changed =
+            is_held && (event.on_overlay || !table.is_unchanged(&[identity.slot()], event.clock));
+        if known.is_some_and(|hash| hash != body.hash) && !may_have_changed
             || event.path.starts_with(b"/") && found.contains(&(identity, &*event.path))
             || copies.iter().any(|copy| copy.inode == event.inode && copy.path == event.path)
         {

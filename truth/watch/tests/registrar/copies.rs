@@ -87,6 +87,21 @@ fn what_the_server_has_open_or_may_keep_is_a_source() {
     }
 }
 
+/// What was known of its bytes is no longer true.
+#[test]
+fn what_the_server_has_open_and_became_a_copy_is_a_source() {
+    let mut copies = Copies::new();
+    fs::write(&copies.kept, b"another page now").unwrap();
+    let file = copies.keep(&copies.kept);
+    let (_file, kept) = (file, copies.kept.clone());
+    assert!(matches!(copies.scene.fill(&kept), Verdict::Stored { .. }));
+    let time = fs::metadata(&copies.copy).unwrap().modified().unwrap();
+    File::options().write(true).open(&kept).unwrap().write_all_at(BODY, 0).unwrap();
+    File::open(&kept).unwrap().set_modified(time).unwrap();
+    let (verdict, _) = copies.reply(BODY);
+    assert_stored(&verdict, &[slot(&copies.copy), slot(&kept)]);
+}
+
 /// It sends the reply, closes the file, and then the reply is judged.
 #[test]
 fn what_the_server_has_closed_since_the_reply_is_a_source() {
