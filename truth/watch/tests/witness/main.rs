@@ -626,6 +626,29 @@ fn processes_of_the_server_come_and_go() {
     drop(listener);
 }
 
+/// One that may serve pages has started it: its paths cannot be looked up any longer.
+#[test]
+fn a_program_of_a_page_that_changes_its_root_voids_everything() {
+    let server = ServerThread::start();
+    let watcher = KernelWatcher::load(server.netns).unwrap();
+    let table = watcher.table().unwrap();
+    let site = Site::new();
+    let socket = site.directory.join("socket");
+    let _connection = server.run(move || {
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let client = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+        (client, listener.accept().unwrap())
+    });
+    for _ in 0..20 {
+        let stamp = table.advance_clock();
+        server.run(|| {
+            let run = std::process::Command::new("chroot").args(["/", "/bin/true"]).status();
+            assert!(run.unwrap().success());
+        });
+        assert!(table.stamp_of(SourceSlot::EVERYTHING) >= stamp);
+    }
+}
+
 #[test]
 fn a_writer_on_another_processor_is_seen_when_its_write_returns() {
     let site = Site::new();
