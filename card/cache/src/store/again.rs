@@ -7,7 +7,7 @@ use nicache_tcp::Time;
 use super::agreement::Execution;
 use super::class_headers::ClassHeaders;
 use super::entry::EntryId;
-use super::index::Store;
+use super::index::{Store, entry_in};
 use super::standing::Standing;
 use super::who::{Executor, Proxy, Who};
 use crate::counters::Counters;
@@ -45,11 +45,19 @@ impl Store {
         }
     }
 
+    /// Somebody comes to a page.
+    #[inline]
+    fn note_visit(&mut self, now: Time) {
+        self.pace.note(now);
+        self.allowance.follow(&self.pace);
+    }
+
     /// Somebody is about to ask the server for a page. Should the card ask, too, to have two
     /// replies to compare? Then it does: the page pays for it. Not for one that is merely old: one
     /// reply renews it.
     pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let id = self.name_of(key);
+        self.note_visit(self.now);
         self.allowance.note_execution();
         let may_ask = self.allowance.may_spend();
         let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
@@ -98,6 +106,7 @@ impl Store {
     /// pays for it.
     pub fn revive(&mut self, key: &Key, now: Time) -> Option<Recheck> {
         let id = self.name_of(key)?;
+        self.note_visit(now);
         self.allowance.note_execution();
         let may_ask = self.allowance.may_spend();
         let age = &mut self.get_mut(id)?.age;
@@ -115,8 +124,9 @@ impl Store {
     #[inline]
     pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
         let may_ask = self.allowance.may_spend();
-        let age = &mut self.get_mut(id)?.age;
-        if !age.is_recheck_due(now) || !may_ask || !age.credit.spend(false) {
+        self.note_visit(now);
+        let age = &mut entry_in(&mut self.places, id)?.age;
+        if !age.is_recheck_due(&self.pace, now) || !may_ask || !age.credit.spend(false) {
             return None;
         }
         age.asked = Some(now);

@@ -26,10 +26,11 @@ use nicache_tcp::Time;
 
 use super::credit::Credit;
 use super::life::Life;
+use super::pace::{Pace, Pause};
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
 use super::site_classes::SiteClasses;
-use super::usual_time::{NEVER, usual_time};
+use super::usual_time::NEVER;
 use super::who::{Executor, Who};
 use crate::digests::{Digests, Sameness};
 use crate::earned::AgeBounds;
@@ -104,8 +105,8 @@ pub(super) struct Age {
     pub(super) vain: u8,
     /// When somebody last got it, from the card or from the server.
     pub(super) used: Time,
-    /// How long it usually is since somebody had got it before; as good as never, if nobody had.
-    pub(super) pause: Duration,
+    /// How long it usually is since somebody had got it before.
+    pub(super) pause: Pause,
     /// How long it is right after a change.
     pub(super) life: Life,
     pub(super) credit: Credit,
@@ -131,7 +132,7 @@ pub(super) struct Past {
     /// What the server usually needed for it.
     pub(super) usual: Option<Duration>,
     /// When somebody last got it, and how long after the one before.
-    pub(super) used: Option<(Time, Duration)>,
+    pub(super) used: Option<(Time, Pause)>,
     /// How long it is right after a change.
     pub(super) life: Life,
 }
@@ -152,7 +153,7 @@ impl Past {
 }
 
 impl Age {
-    pub(super) fn new(class: Class, execution: Execution, past: Past) -> Self {
+    pub(super) fn new(class: Class, execution: Execution, past: Past, pace: &Pace) -> Self {
         let usual = execution.usual(past.usual);
         let earned = execution.ages.earned(execution.forwarded.since(past.same_since));
         let age_max = if Rule::Age.holds() { earned } else { NEVER };
@@ -163,10 +164,11 @@ impl Age {
         let (used, pause) = match past.used {
             // The card is nobody who comes again.
             Some(before) if execution.by.by == Executor::Card => before,
-            Some((before, pause)) => {
-                (execution.forwarded, usual_time(pause, execution.forwarded.since(before)))
+            Some((before, mut pause)) => {
+                pause.note(execution.forwarded.since(before), pace);
+                (execution.forwarded, pause)
             }
-            None => (execution.forwarded, NEVER),
+            None => (execution.forwarded, Pause::unknown(pace)),
         };
         let lead =
             (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
@@ -254,9 +256,10 @@ impl Age {
     /// Is it time to have the server asked again, as somebody is answered? If the next one, who
     /// comes after as much time as this one, comes too late, or if there is hardly time enough.
     #[inline]
-    pub(super) fn is_recheck_due(&mut self, now: Time) -> bool {
-        self.pause = usual_time(self.pause, now.since(std::mem::replace(&mut self.used, now)));
-        let is_last = now + self.pause >= self.expires && self.pause < self.earned;
+    pub(super) fn is_recheck_due(&mut self, pace: &Pace, now: Time) -> bool {
+        self.pause.note(now.since(std::mem::replace(&mut self.used, now)), pace);
+        let pause = self.pause.now(pace, now);
+        let is_last = now + pause >= self.expires && pause < self.earned;
         (now >= self.recheck_at || is_last) && self.asked.is_none() && self.recheck.is_some()
     }
 }

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use nicache_tcp::Time;
 
-use super::agreement::Age;
 use super::entry::{Entry, EntryId};
 use super::index::Store;
 use super::standing::Standing;
@@ -95,7 +94,8 @@ impl Store {
     fn ahead(&self, id: EntryId, now: Time) -> Step {
         let Some(entry) = self.get(id).filter(|entry| !entry.dead) else { return Step::Nothing };
         let age = &entry.age;
-        let is_expected = age.pause < PAUSE_MAX && now < age.used + age.pause * PAUSES;
+        let pause = age.pause.now(&self.pace, now);
+        let is_expected = pause < PAUSE_MAX && now < age.used + pause * PAUSES;
         let is_paid = age.credit.may_spend() || self.common.may_spend(age.usual);
         // What the card is told does not answer for those behind another machine's proxy: after a
         // change they ask for themselves.
@@ -107,16 +107,16 @@ impl Store {
         {
             return Step::Nothing;
         }
-        let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX)
-            * (1 << age.vain.min(REST_DOUBLINGS));
+        let rest =
+            (pause / REST_SHARE).clamp(REST_MIN, REST_MAX) * (1 << age.vain.min(REST_DOUBLINGS));
         if age.vain > 0 && now < entry.lapsed + rest {
             return Step::Nothing;
         }
         match entry.standing {
             Standing::Good if self.has_changed_by_request(entry) => Step::Nothing,
             Standing::Good if self.is_over(entry, now + self.lead(entry)) => {
-                let is_used = age.pause < age.earned || age.credit.is_ample();
-                if is_used { age.ask_for(age.life.left(now), 1000) } else { Step::Nothing }
+                let is_used = pause < age.earned || age.credit.is_ample();
+                if is_used { ask_for(pause, age.life.left(now), 1000) } else { Step::Nothing }
             }
             Standing::Good
                 if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) =>
@@ -127,7 +127,8 @@ impl Store {
                     age.seen.has_lost() || age.seen.lacks(self.site_classes.of(&entry.host), now)
                 };
                 if is_ample && is_for_classes() {
-                    age.ask_for(
+                    ask_for(
+                        pause,
                         age.life.left(now),
                         age.share_of_turn(self.site_classes.of(&entry.host), false, now),
                     )
@@ -140,7 +141,8 @@ impl Store {
             Standing::Lapsed
                 if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() =>
             {
-                age.ask_for(
+                ask_for(
+                    pause,
                     age.life.whole(),
                     age.share_of_turn(self.site_classes.of(&entry.host), true, now),
                 )
@@ -168,18 +170,16 @@ impl Store {
     }
 }
 
-impl Age {
-    /// The server is asked if enough of this share of the visitors, in thousandths, are expected to
-    /// find an answer that lives so long.
-    fn ask_for(&self, lives: Duration, share: u64) -> Step {
-        let (lives, pause) = (lives.as_millis() as u64, self.pause.as_millis() as u64);
-        let all = lives.saturating_mul(1000) / pause.max(1);
-        let visitors = all.saturating_mul(share) / 1000;
-        if all >= VISITORS_MIN && visitors >= OF_CLASS_MIN {
-            Step::Ask { visitors }
-        } else {
-            Step::Nothing
-        }
+/// The server is asked if enough of this share of the visitors, in thousandths, are expected to
+/// find an answer that lives so long; one visitor comes in each pause.
+fn ask_for(pause: Duration, lives: Duration, share: u64) -> Step {
+    let (lives, pause) = (lives.as_millis() as u64, pause.as_millis() as u64);
+    let all = lives.saturating_mul(1000) / pause.max(1);
+    let visitors = all.saturating_mul(share) / 1000;
+    if all >= VISITORS_MIN && visitors >= OF_CLASS_MIN {
+        Step::Ask { visitors }
+    } else {
+        Step::Nothing
     }
 }
 

@@ -6,16 +6,21 @@
 //!
 //! What many pages have saved in a busy hour must not be spent at once in a quiet one. So the site
 //! has an [`Allowance`], too: over any number of visits, as many executions as visits, one in
-//! twenty, and [`ALLOWANCE_MAX`].
+//! twenty, and as many as the site has visits in some seconds, within bounds.
 
 use std::time::Duration;
+
+use super::pace::Pace;
 
 /// What is saved at most, so a page that was busy once does not cost more than it saves now.
 const MAX: i8 = 8;
 /// What the common credit holds at most.
 const COMMON_MAX: u32 = 64;
-/// What the site as a whole holds at most.
-const ALLOWANCE_MAX: u32 = 32;
+/// What the site as a whole holds at most: as many as it has had [visits](Pace::visits) lately,
+/// within these bounds. A busy site asks for more pages at once after a change than a quiet one has
+/// visitors in a minute.
+const ALLOWANCE_MIN: u32 = 32;
+const ALLOWANCE_MAX: u32 = 128;
 /// Executions for others after which the card may have one that nothing has paid for.
 const EXECUTIONS: u32 = 20;
 
@@ -117,7 +122,7 @@ pub(super) struct Allowance {
 
 impl Allowance {
     pub(super) fn new() -> Self {
-        Self { parts: ALLOWANCE_MAX * EXECUTIONS }
+        Self { parts: ALLOWANCE_MIN * EXECUTIONS }
     }
 
     /// So many visitors were answered without the server.
@@ -135,6 +140,13 @@ impl Allowance {
         self.parts = self.parts.saturating_add(parts).min(ALLOWANCE_MAX * EXECUTIONS);
     }
 
+    /// Somebody comes. What was saved when more came is not spent on those who come now.
+    #[inline]
+    pub(super) fn follow(&mut self, pace: &Pace) {
+        let most = pace.visits().clamp(ALLOWANCE_MIN, ALLOWANCE_MAX);
+        self.parts = self.parts.min(most * EXECUTIONS);
+    }
+
     /// May the card ask the server?
     pub(super) fn may_spend(&self) -> bool {
         self.parts >= EXECUTIONS
@@ -148,6 +160,7 @@ impl Allowance {
 
 #[cfg(test)]
 mod tests {
+    use nicache_tcp::Time;
     use proptest::prelude::*;
 
     use super::*;
@@ -192,14 +205,22 @@ mod tests {
         /// However much pages have saved before: from any visit on.
         #[test]
         fn no_stretch_of_visits_costs_much_more_than_itself(
-            steps in prop::collection::vec(0u8..5, 0..600),
+            steps in prop::collection::vec((0u8..5, 0u64..1500), 0..600),
             begun in 0usize..600,
         ) {
-            let mut allowance = Allowance::new();
+            let (mut allowance, mut pace) = (Allowance::new(), Pace::new());
+            let (mut now, mut most) = (Time(0), ALLOWANCE_MIN);
             let (mut visitors, mut executions) = (0u32, 0u32);
-            for (at, step) in steps.into_iter().enumerate() {
+            for (at, (step, pause_ms)) in steps.into_iter().enumerate() {
                 if at == begun {
                     (visitors, executions) = (0, 0);
+                    most = pace.visits().clamp(ALLOWANCE_MIN, ALLOWANCE_MAX);
+                }
+                if step < 2 {
+                    // Some of them come all at once.
+                    now += Duration::from_millis(pause_ms.saturating_sub(1000));
+                    pace.note(now);
+                    allowance.follow(&pace);
                 }
                 match step {
                     0 => {
@@ -216,7 +237,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                prop_assert!(executions <= visitors + visitors.div_ceil(20) + ALLOWANCE_MAX);
+                prop_assert!(executions <= visitors + visitors.div_ceil(20) + most);
             }
         }
     }

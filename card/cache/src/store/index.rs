@@ -14,6 +14,7 @@ use super::class_headers::ClassHeaders;
 use super::credit::{Allowance, Common};
 use super::distrust::Distrust;
 use super::entry::{Entry, EntryId};
+use super::pace::Pace;
 use super::site_classes::Sites;
 use super::splits::Splits;
 use super::suspects::Suspects;
@@ -29,6 +30,15 @@ const TOLD_MAX: u32 = 64;
 pub(super) struct Place {
     pub(super) generation: u32,
     pub(super) entry: Option<Entry>,
+}
+
+/// The entry at this place, while the rest of the store is in use.
+pub(super) fn entry_in(places: &mut [Place], id: EntryId) -> Option<&mut Entry> {
+    let place = places.get_mut(id.index as usize)?;
+    if place.generation != id.generation {
+        return None;
+    }
+    place.entry.as_mut()
 }
 
 /// Cache of replies in card memory.
@@ -49,6 +59,8 @@ pub struct Store {
     pub(super) common: Common,
     /// What the card may ask the server for, over all pages.
     pub(super) allowance: Allowance,
+    /// How often somebody comes to a dynamic page.
+    pub(super) pace: Pace,
     /// Requests of the card as one of the classes.
     pub(super) asked_as_class: u64,
     /// See [`Store::poll_second`].
@@ -89,6 +101,7 @@ impl Store {
             site_classes: Sites::default(),
             common: Common::default(),
             allowance: Allowance::new(),
+            pace: Pace::new(),
             asked_as_class: 0,
             seconds: Vec::with_capacity(SECONDS_MAX),
             worth: Worth::new(),
@@ -202,11 +215,7 @@ impl Store {
     }
 
     pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
-        let place = self.places.get_mut(id.index as usize)?;
-        if place.generation != id.generation {
-            return None;
-        }
-        place.entry.as_mut()
+        entry_in(&mut self.places, id)
     }
 
     /// Tells the policy of a hit and keeps the entry's bytes until [`Store::unpin`].

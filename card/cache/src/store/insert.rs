@@ -13,7 +13,7 @@ use nicache_policy::{Incoming, Removal};
 
 use super::agreement::{Age, Basis, Execution, Opinion, Past, blamed};
 use super::entry::{Entry, EntryId, EntryState};
-use super::index::{Store, policy_key};
+use super::index::{Store, entry_in, policy_key};
 use super::learned::Learned;
 use super::seen::{Seen, Traits};
 use super::standing::Standing;
@@ -139,7 +139,7 @@ impl Store {
                 }
             }
         }
-        let age = Age::new(Class::Static, execution, self.trusted(new.resource, past));
+        let age = Age::new(Class::Static, execution, self.trusted(new.resource, past), &self.pace);
         self.place(new, age, epoch, counters).map(Inserted::Stored)
     }
 
@@ -185,7 +185,7 @@ impl Store {
                     // What is masked must not be older than the rest, and what is sent now is sent
                     // as before.
                     let past = self.past_of(known, &execution, new.unsafe_requests);
-                    let age = Age::new(Class::Dynamic, execution, past);
+                    let age = Age::new(Class::Dynamic, execution, past, &self.pace);
                     let id = self.place(new.saying(sameness), age, epoch, counters)?;
                     if let Some(entry) = self.get_mut(id) {
                         entry.hits = hits;
@@ -218,7 +218,12 @@ impl Store {
             |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
         match self.candidates.compare(&new.key, &execution, basis, unchanged) {
             Opinion::Agreed { sameness, past } => {
-                let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
+                let age = Age::new(
+                    Class::Dynamic,
+                    execution,
+                    self.trusted(new.resource, past),
+                    &self.pace,
+                );
                 let id = self.place(new.saying(sameness), age, epoch, counters)?;
                 counters.agreed += 1;
                 counters.masked += u64::from(sameness == Sameness::Masked);
@@ -293,7 +298,7 @@ impl Store {
         // Something has changed: who had got the answer before may get another one now.
         let past =
             Past { seen: Seen::default(), life: past.life.begun(execution.forwarded), ..past };
-        let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
+        let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past), &self.pace);
         let epoch = self.revisions.epoch();
         let id = self.place(new.saying(sameness), age, epoch, counters)?;
         if let Some(entry) = self.get_mut(id) {
@@ -314,9 +319,9 @@ impl Store {
     ) {
         let Some(known) = self.get(id) else { return };
         let past = self.past_of(known, &execution, new.unsafe_requests);
-        if let Some(entry) = self.get_mut(id) {
+        if let Some(entry) = entry_in(&mut self.places, id) {
             entry.said = execution.forwarded;
-            entry.age = Age::new(class, execution, past);
+            entry.age = Age::new(class, execution, past, &self.pace);
             (entry.stamp, entry.sources, entry.record) = (new.stamp, new.sources, new.record);
             (entry.checked, entry.standing, entry.forwarded) =
                 (epoch, Standing::Good, new.forwarded);
@@ -338,9 +343,9 @@ impl Store {
             && self.revisions.is_unchanged(known.sources.as_slice(), known.stamp)
             && !self.has_changed_by_request(known);
         let past = self.trusted(known.resource, known.age.past());
-        if let Some(entry) = self.get_mut(id).filter(|_| is_right) {
+        if let Some(entry) = entry_in(&mut self.places, id).filter(|_| is_right) {
             entry.said = execution.forwarded;
-            entry.age = Age::new(Class::Static, execution, past);
+            entry.age = Age::new(Class::Static, execution, past, &self.pace);
         }
         is_right
     }

@@ -18,6 +18,7 @@ mod insert;
 mod learn;
 mod learned;
 mod life;
+mod pace;
 mod pages;
 mod reinstate;
 mod remembered;

@@ -380,3 +380,20 @@ fn what_a_busy_hour_has_saved_is_not_spent_in_a_quiet_one() {
         }
     }
 }
+
+/// A site that had a visitor every five seconds has one every second now: its pages change each
+/// minute. That the pages have more visitors, too, is not learned page by page.
+#[test]
+fn a_site_that_wakes_up_is_known_within_a_minute() {
+    let shares: Vec<u32> = (0..12)
+        .map(|run| {
+            let mut site = Site::new(Duration::from_millis(30), run % 2 == 0);
+            site.chance = Chance(7 + run);
+            site.note = (run % 2 == 1).then_some(Duration::from_secs(60));
+            site.go_on(Duration::from_millis(250), 240);
+            site.go_on(Duration::from_secs(5), 240);
+            site.go_on(Duration::from_secs(1), 60).share()
+        })
+        .collect();
+    assert!(shares.iter().sum::<u32>() / shares.len() as u32 >= 57, "{shares:?}");
+}
