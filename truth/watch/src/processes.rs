@@ -28,6 +28,12 @@ pub(crate) fn is_in_namespace(process: u32, netns: u32) -> bool {
     std::fs::metadata(folder.join("ns/net")).is_ok_and(|link| link.ino() == u64::from(netns))
 }
 
+/// Is the process certainly in another network namespace than this one? Not if it is gone.
+pub(crate) fn is_outside_namespace(process: u32, netns: u32) -> bool {
+    let folder = Path::new("/proc").join(process.to_string());
+    std::fs::metadata(folder.join("ns/net")).is_ok_and(|link| link.ino() != u64::from(netns))
+}
+
 /// What the kernel handed to the program that a process executes, with addresses that are random:
 /// tells it from what it executed before. `None` if it is gone.
 pub(crate) fn image_of(process: u32) -> Option<Box<[u8]>> {

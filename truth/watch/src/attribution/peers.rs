@@ -11,6 +11,7 @@ use nicache_coherence::RefusalReason;
 use crate::databases::kinds;
 use crate::databases::processes::DatabaseProcesses;
 use crate::processes::{processes, sockets_of};
+use crate::statements::client::Client;
 use crate::witnesses::event::{LookupEvent, Peer, Sent};
 use crate::witnesses::members::{Members, Outsiders};
 
@@ -458,8 +459,13 @@ impl<'a> Peers<'a> {
     }
 
     /// May a client of a database be the server? It may have ended since.
-    pub(crate) fn may_be_server(&mut self, client: u32) -> bool {
-        client == 0 || matches!(self.kind(client), Kind::Application | Kind::Unknown)
+    pub(crate) fn may_be_server(&mut self, client: Client) -> bool {
+        client.process == 0
+            || match self.kind(client.process) {
+                Kind::Application => true,
+                Kind::Unknown => !client.was_outside,
+                _ => false,
+            }
     }
 
     fn kind(&mut self, process: u32) -> Kind {

@@ -21,10 +21,14 @@ use crate::databases::database::{Database, Place};
 
 /// After a change of the structure, so long is waited for further ones.
 const SETTLING_NS: u64 = 100_000_000;
-/// After a failure; sooner as long as the server may still be starting.
+/// After a failure. A server that has never answered may still be starting, on a slow machine for
+/// minutes: it is asked again after a hundredth of the time for which it has been asked, within
+/// these bounds.
 const AGAIN_NS: u64 = 10_000_000_000;
 const STARTING_NS: u64 = 200_000_000;
-const STARTING_TRIES: u32 = 150;
+const STARTING_SHARE: u64 = 100;
+/// The log says so when there has been no answer for this long.
+const STARTING_MAX_NS: u64 = 30_000_000_000;
 /// Databases whose structure is followed.
 const CATALOGUES_MAX: usize = 256;
 /// Processes remembered that were started to ask.
@@ -48,7 +52,10 @@ struct State {
     /// An answer is on its way; one at a time, since a busy server takes longer than the next
     /// change.
     asked: bool,
-    tries: u32,
+    /// Since when there has been no answer.
+    silent_since_ns: Option<u64>,
+    /// It has been said that there is none.
+    warned: bool,
 }
 
 struct Answer {
@@ -70,7 +77,6 @@ pub(crate) struct Catalogues {
     sender: Sender<Answer>,
     /// Processes that were started to ask.
     clients: Arc<Mutex<HashSet<u32>>>,
-    warned: bool,
     got_hidden_writers: bool,
 }
 
@@ -84,7 +90,6 @@ impl Catalogues {
             answers,
             sender,
             clients: Arc::default(),
-            warned: false,
             got_hidden_writers: false,
         }
     }
@@ -195,6 +200,11 @@ impl Catalogues {
 
     /// Takes answers, and asks where it is time to.
     pub(crate) fn handle_time(&mut self, now_ns: u64) {
+        self.take_answers(now_ns);
+        self.ask(now_ns);
+    }
+
+    fn take_answers(&mut self, now_ns: u64) {
         while let Ok(answer) = self.answers.try_recv() {
             let Some(state) = self.states.get_mut(&answer.place) else { continue };
             state.asked = false;
@@ -214,17 +224,24 @@ impl Catalogues {
                     }
                     state.has_hidden_writers = Some(has_writers);
                     state.answered = true;
+                    state.silent_since_ns = None;
+                    if std::mem::take(&mut state.warned) {
+                        tracing::info!("the structure of a database can be read now");
+                    }
                     state.catalogue = Some(Arc::new(catalogue));
                 }
                 Err(error) => {
-                    state.tries += 1;
-                    if !state.answered && state.tries < STARTING_TRIES {
-                        state.ask_at_ns = Some(now_ns + STARTING_NS);
-                        tracing::debug!("the structure of a database cannot be read yet: {error}");
-                        continue;
-                    }
-                    state.ask_at_ns = Some(now_ns + AGAIN_NS);
-                    if !std::mem::replace(&mut self.warned, true) {
+                    let silent_ns =
+                        now_ns.saturating_sub(*state.silent_since_ns.get_or_insert(now_ns));
+                    let again_ns = if state.answered {
+                        AGAIN_NS
+                    } else {
+                        (silent_ns / STARTING_SHARE).clamp(STARTING_NS, AGAIN_NS)
+                    };
+                    state.ask_at_ns = Some(now_ns + again_ns);
+                    tracing::debug!("the structure of a database cannot be read yet: {error}");
+                    let is_told = !state.answered && silent_ns < STARTING_MAX_NS;
+                    if !is_told && !std::mem::replace(&mut state.warned, true) {
                         tracing::warn!(
                             "the structure of a database cannot be read, so no page that reads it is kept: {error}"
                         );
@@ -232,6 +249,9 @@ impl Catalogues {
                 }
             }
         }
+    }
+
+    fn ask(&mut self, now_ns: u64) {
         for (place, state) in &mut self.states {
             if !state.asked && state.ask_at_ns.is_some_and(|at| now_ns >= at) {
                 state.ask_at_ns = None;
@@ -311,5 +331,48 @@ fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String
         Ok(text)
     } else {
         Err(io::Error::other(format!("{program}: {}", complaint.trim())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::databases::postgres::Postgres;
+
+    #[test]
+    fn a_server_that_starts_for_minutes_is_asked_again_soon() {
+        const STEP_NS: u64 = 100_000_000;
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        let mut catalogues = Catalogues::elsewhere(Arc::new(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Err(io::Error::other("it starts"))
+        }));
+        let place = Place { server: 1, kind: &Postgres, database: None };
+        let (mut asked_at, mut warned_at) = (Vec::new(), None);
+        for step in 1..=3000 {
+            let now_ns = step * STEP_NS;
+            assert!(catalogues.get(&place, now_ns).is_none());
+            catalogues.handle_time(now_ns);
+            while catalogues.states[&place].asked {
+                std::thread::yield_now();
+                let before = catalogues.states[&place].asked;
+                catalogues.take_answers(now_ns);
+                if before && !catalogues.states[&place].asked {
+                    asked_at.push(now_ns);
+                }
+            }
+            if catalogues.states[&place].warned {
+                warned_at.get_or_insert(now_ns);
+            }
+        }
+        assert_eq!(asked.load(Ordering::Relaxed) as usize, asked_at.len());
+        assert!(asked_at.len() < 450, "asked {} times", asked_at.len());
+        let longest = asked_at.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(longest <= Some(3_100_000_000), "{longest:?} between two");
+        let warned_s = warned_at.map(|at| at / 1_000_000_000);
+        assert!((30..32).contains(&warned_s.unwrap_or(0)), "{warned_s:?}");
     }
 }

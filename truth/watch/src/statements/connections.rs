@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use crate::databases::database::Place;
 use crate::databases::sql::Session;
 use crate::processes::try_sockets_of;
+use crate::statements::client::Client;
 use crate::statements::journal::Server;
 
 /// Connections followed at most; the statements of a further one touch everything.
@@ -20,7 +21,7 @@ const LOOK_NS_MAX: u64 = 320_000_000;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) session: Box<dyn Session>,
-    pub(super) client: u32,
+    pub(super) client: Client,
     /// The process that serves it.
     pub(super) server: u32,
     /// The first process of its database server, if that is known.
@@ -48,7 +49,7 @@ impl Connection {
     /// One on which nothing has happened yet.
     pub(super) fn new(
         session: Box<dyn Session>,
-        client: u32,
+        client: Client,
         server: u32,
         of: Option<Server>,
         place: Option<Place>,

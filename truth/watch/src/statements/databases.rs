@@ -19,7 +19,9 @@ use nicache_sql::{Access, Catalogue, Event, Execution, Reason, Target};
 
 use crate::databases::database::Database;
 use crate::databases::sql::Texts;
+use crate::processes::is_outside_namespace;
 use crate::statements::catalogues::{Catalogues, Source};
+use crate::statements::client::Client;
 use crate::statements::connections::{CONNECTIONS_MAX, Closed, Connection, Connections};
 use crate::statements::journal::{Journal, Read, Server};
 use crate::statements::known_processes::KnownProcesses;
@@ -141,7 +143,7 @@ impl Databases {
     /// On a connection whose beginning was not seen something is under way.
     pub(crate) fn hold(&mut self, event: &LookupEvent, sql: SqlEvent) {
         if self.connection(event, sql, 0).is_some() {
-            self.note_change(event, sql.connection, 0, [Access::EVERYTHING].into());
+            self.note_change(event, sql.connection, Client::default(), [Access::EVERYTHING].into());
         } else {
             // Never over.
             self.journal.doubt_everything();
@@ -209,7 +211,7 @@ impl Databases {
             return true;
         }
         let is_new =
-            self.connections.get(sql.connection).is_none_or(|known| known.client != client);
+            self.connections.get(sql.connection).is_none_or(|known| known.client.process != client);
         let look = || Catalogues::is_others_client(client, sql.kind);
         let is_asker = is_new && client != 0 && self.known.is_asker(client, look);
         if is_asker {
@@ -251,7 +253,13 @@ impl Databases {
         let mut happened = Vec::new();
         let mut texts = std::mem::take(&mut self.texts);
         let catalogue = self.catalogue_of(event, sql);
-        match self.connection(event, sql, client) {
+        let process = client;
+        let mut client = Client { process, was_outside: false };
+        let connection = self.connection(event, sql, process);
+        if let Some(connection) = &connection {
+            client.was_outside = connection.client.was_outside;
+        }
+        match connection {
             Some(connection) if event.incomplete => {
                 connection.session.handle_gap(&mut |event| happened.push(event));
             }
@@ -345,10 +353,11 @@ impl Databases {
         let connection = self.connections.get_or_insert(sql.connection, || {
             let session =
                 if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) };
+            let client = Client { process: client, was_outside: false };
             Connection::new(session, client, event.tgid, of, place)
         });
         if client != 0 {
-            connection.client = client;
+            connection.client.process = client;
         }
         connection.last_ns = event.time_ns;
         Some(connection)
@@ -381,8 +390,14 @@ impl Databases {
         {
             self.used.insert(server);
         }
+        let was_outside = self.elsewhere.is_none()
+            && client != 0
+            && server_netns != 0
+            && is_outside_namespace(client, server_netns)
+            && !self.members.as_ref().is_some_and(|members| members.contains(client));
         if let Some(connection) = self.connection(event, sql, client) {
             connection.is_heard = true;
+            connection.client.was_outside = was_outside;
         }
     }
 
@@ -523,7 +538,7 @@ impl Databases {
         }
     }
 
-    fn note_read(&mut self, event: &LookupEvent, name: u64, client: u32, execution: &Execution) {
+    fn note_read(&mut self, event: &LookupEvent, name: u64, client: Client, execution: &Execution) {
         let age = execution.snapshot_age as usize;
         let as_of_ns = match self.connections.get_mut(name) {
             Some(connection) => connection.note_statement(event.time_ns, age),
@@ -545,7 +560,13 @@ impl Databases {
         });
     }
 
-    fn note_change(&mut self, event: &LookupEvent, name: u64, client: u32, writes: Arc<[Access]>) {
+    fn note_change(
+        &mut self,
+        event: &LookupEvent,
+        name: u64,
+        client: Client,
+        writes: Arc<[Access]>,
+    ) {
         let number = self.journal.push_change(
             event.time_ns,
             event.clock,
@@ -590,8 +611,8 @@ impl Databases {
         self.journal.has_received(from_ns, to_ns)
     }
 
-    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done
-    /// it for the request, at those times.
+    /// What was read between the two moments, by clients that may have done it for the request, at
+    /// those times.
     ///
     /// # Errors
     /// It cannot be told, or is not what is committed.
@@ -599,7 +620,7 @@ impl Databases {
         &self,
         from_ns: u64,
         to_ns: u64,
-        is_of_request: impl FnMut(u32, u64) -> bool,
+        is_of_request: impl FnMut(Client, u64) -> bool,
     ) -> Result<Vec<(Server, Access)>, RefusalReason> {
         self.journal
             .reads(from_ns, to_ns, is_of_request, |server| self.may_have_hidden_writers(server))
@@ -610,7 +631,7 @@ impl Databases {
         &self,
         from_ns: u64,
         to_ns: u64,
-        is_of_request: impl FnMut(u32, u64) -> bool,
+        is_of_request: impl FnMut(Client, u64) -> bool,
     ) -> bool {
         self.journal.was_asked(from_ns, to_ns, is_of_request)
     }
@@ -620,7 +641,7 @@ impl Databases {
         &self,
         from_ns: u64,
         to_ns: u64,
-        is_of_request: impl FnMut(u32, u64) -> bool,
+        is_of_request: impl FnMut(Client, u64) -> bool,
     ) -> bool {
         self.journal.has_written(from_ns, to_ns, is_of_request)
     }
@@ -641,6 +662,9 @@ fn process_of(event: &LookupEvent, sql: SqlEvent) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::process::Command;
+
     use super::*;
     use crate::databases::mysql::MySql;
     use crate::databases::postgres::Postgres;
@@ -667,6 +691,40 @@ mod tests {
         databases.observe(&event(u32::MAX), sql(2));
         assert_eq!((databases.servers_of(2), databases.server_of(2)), (vec![7], 0));
         assert!(databases.journal.has_changed(&[(7, Access::EVERYTHING)], Stamp(0)));
+    }
+
+    /// `mysql -e` of a timer, or a dump, has ended when a reply is judged.
+    #[test]
+    fn a_client_that_was_none_of_the_servers_is_known_as_such_when_it_has_ended() {
+        let own = std::process::id();
+        let netns = std::fs::metadata("/proc/self/ns/net").unwrap().ino() as u32;
+        // In the server's network, in another one, and one that had ended before it was looked at.
+        for (server_netns, has_ended, was_outside) in
+            [(netns, false, false), (1, false, true), (1, true, false), (0, false, false)]
+        {
+            let mut databases = Databases::new(HashSet::new(), server_netns);
+            let mut client = Command::new("sleep").arg("60").spawn().unwrap();
+            if has_ended {
+                client.kill().unwrap();
+                client.wait().unwrap();
+            }
+            let process = client.id();
+            let received = |databases: &mut Databases| {
+                let event = LookupEvent { tgid: own, incomplete: true, ..LookupEvent::blank(5) };
+                let what = SqlStep::Received { client: process, certain: false, ahead: false };
+                let sql = SqlEvent { connection: 1, kind: &MySql, what, first: 0 };
+                databases.observe(&event, sql);
+            };
+            received(&mut databases);
+            let expected = Client { process, was_outside };
+            assert!(databases.has_written(0, 9, |client, _| client == expected));
+            assert!(databases.was_asked(0, 9, |client, _| client == expected));
+            let _ = client.kill();
+            let _ = client.wait();
+            // One more statement of it, which was under way.
+            received(&mut databases);
+            assert!(databases.was_asked(0, 9, |client, _| client == expected));
+        }
     }
 
     /// Another site's database starts on the machine.

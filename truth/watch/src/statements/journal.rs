@@ -8,6 +8,7 @@ use std::sync::Arc;
 use nicache_coherence::{RefusalReason, Rule, Stamp};
 use nicache_sql::{Access, conflicts};
 
+use crate::statements::client::Client;
 use crate::witnesses::history::HISTORY_NS;
 
 /// Changes remembered; an entry that is older than the oldest of them cannot be judged.
@@ -24,7 +25,7 @@ pub(crate) type Server = u32;
 pub(super) struct Read {
     pub(super) time_ns: u64,
     pub(super) server: Server,
-    pub(super) client: u32,
+    pub(super) client: Client,
     /// The state that was read was that of this moment (CLOCK_MONOTONIC); 0: unknown.
     pub(super) as_of_ns: u64,
     /// Others' uncommitted changes may be in it.
@@ -40,7 +41,7 @@ pub(super) struct Change {
     number: u64,
     time_ns: u64,
     server: Server,
-    client: u32,
+    client: Client,
     /// The clock when it was over; `None`: it is in doubt.
     done: Option<Stamp>,
     pub(super) writes: Arc<[Access]>,
@@ -123,7 +124,7 @@ impl Journal {
         now_ns: u64,
         clock: Stamp,
         server: Server,
-        client: u32,
+        client: Client,
         writes: Arc<[Access]>,
     ) -> u64 {
         let number = self.first + self.changes.len() as u64;
@@ -163,8 +164,8 @@ impl Journal {
             .any(|read| read.time_ns <= to_ns)
     }
 
-    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done
-    /// it for the request, at those times. `may_change_unseen`: may the server change tables
+    /// What was read between the two moments, by clients that may have done it for the
+    /// request, at those times. `may_change_unseen`: may the server change tables
     /// without a statement?
     ///
     /// # Errors
@@ -173,7 +174,7 @@ impl Journal {
         &self,
         from_ns: u64,
         to_ns: u64,
-        mut is_of_request: impl FnMut(u32, u64) -> bool,
+        mut is_of_request: impl FnMut(Client, u64) -> bool,
         may_change_unseen: impl Fn(Server) -> bool,
     ) -> Result<Vec<(Server, Access)>, RefusalReason> {
         if from_ns < self.reads_since_ns {
@@ -206,7 +207,7 @@ impl Journal {
         &self,
         from_ns: u64,
         to_ns: u64,
-        mut is_of_request: impl FnMut(u32, u64) -> bool,
+        mut is_of_request: impl FnMut(Client, u64) -> bool,
     ) -> bool {
         self.reads_during(from_ns, to_ns).any(|read| is_of_request(read.client, read.time_ns))
     }
@@ -221,7 +222,7 @@ impl Journal {
         &self,
         from_ns: u64,
         to_ns: u64,
-        mut is_of_request: impl FnMut(u32, u64) -> bool,
+        mut is_of_request: impl FnMut(Client, u64) -> bool,
     ) -> bool {
         let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);
         self.changes

@@ -1,6 +1,7 @@
 //! What is read from databases and changed in them, from the statements that their servers receive.
 
 pub(crate) mod catalogues;
+pub(crate) mod client;
 pub(crate) mod connections;
 pub(crate) mod databases;
 pub(crate) mod journal;

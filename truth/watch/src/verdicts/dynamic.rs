@@ -30,6 +30,7 @@ use crate::resolve::resolver::Resolver;
 use crate::resolve::settled::{AtRest, UNDER_WAY_NS, is_within};
 use crate::resolve::survey::{Purpose, Selected, Survey, survey};
 use crate::resolve::unwatched;
+use crate::statements::client::Client;
 use crate::statements::databases::Databases;
 use crate::statements::journal::Server;
 use crate::statements::remote::RemoteDatabase;
@@ -159,8 +160,8 @@ pub(crate) fn survey_dynamic(
             Arc::new(Looked::new(survey, root, now_ns()))
         }
     };
-    let mut is_of_request = |client, time_ns| {
-        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns))
+    let mut is_of_request = |client: Client, time_ns| {
+        !others.as_ref().is_some_and(|others| others.has_statement(client.process, time_ns))
             && peers.may_be_server(client)
     };
     if databases.has_written(from_ns, to_ns, &mut is_of_request) {
@@ -222,9 +223,9 @@ pub(crate) fn may_be_decided(
         tracing::debug!(kind = ?event.kind, process = event.tgid, "something may have decided that a file be sent");
         return true;
     }
-    let mut is_of_request = |client, time_ns| {
-        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns))
-            && may_serve(client)
+    let mut is_of_request = |client: Client, time_ns| {
+        !others.as_ref().is_some_and(|others| others.has_statement(client.process, time_ns))
+            && may_serve(client.process)
             && peers.may_be_server(client)
     };
     databases.was_asked(from_ns, to_ns, &mut is_of_request)
