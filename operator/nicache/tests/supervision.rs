@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{
     Nicache, SOON, Site, another_watcher, assert_all_gone, kill, private_network, status, within,
@@ -68,6 +68,10 @@ fn replaced(handshake: &str, signal: Signal) {
         let text = format!("round {round}\n");
         let pid = status(nicache.name())["card_pid"].as_u64().unwrap();
         kill(pid, signal);
+        // Whoever asks meanwhile waits for the next card: 4 s, which a busy machine may need.
+        let asked = Instant::now();
+        let answer = common::command(&["status", "--json", "--name", nicache.name()]);
+        assert!(answer.status.success() || asked.elapsed() > Duration::from_secs(3), "{answer:?}");
         std::fs::write(&page, &text).unwrap();
         let back = within(PATIENCE, || try_curl(&url))
             .expect("the server is reached without a card, or with another one");

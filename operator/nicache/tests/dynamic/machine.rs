@@ -93,6 +93,24 @@ pub(crate) fn under_load(
 
 const READERS: usize = 16;
 
+/// Replies under load, some of which are the card's. On a busy machine none may be for some
+/// seconds, because the page has changed again before two executions agree.
+fn hits_under_load(stage: &Stage, path: &str, mut write: impl FnMut(usize)) {
+    const ROUNDS: u32 = 8;
+    let before = stage.counter("hits_dynamic");
+    for _ in 0..ROUNDS {
+        let (replies, failed) = under_load(stage, path, Duration::from_secs(4), &mut write, |_| {});
+        let hits = stage.counter("hits_dynamic") - before;
+        println!("  {replies} replies, {hits} hits");
+        assert_eq!(failed, 0);
+        if hits > 0 {
+            return;
+        }
+        write(0);
+    }
+    panic!("no hits of {path}");
+}
+
 /// A page that shows a version in a file, and one that shows a version in a table.
 fn versioned(stage: &Stage) {
     stage.write("data/version", "0");
@@ -116,15 +134,11 @@ fn writers_and_readers() {
     let mut cases = Cases::default();
     cases.run("a file in place, and renamed over", || {
         stage.warm("/file.php");
-        let before = stage.counter("hits_dynamic");
         let write = |version: usize| {
             // In place, a reader may meet the empty file; so it is never empty here.
             stage.replace("data/version", &version.to_string());
         };
-        let (replies, failed) =
-            under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
-        println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
-        assert!(failed == 0 && stage.counter("hits_dynamic") > before);
+        hits_under_load(&stage, "/file.php", write);
     });
     cases.run("an include", || {
         stage.write("include/version.php", "<?php return 0;");
@@ -133,14 +147,10 @@ fn writers_and_readers() {
             "<?php echo 'version ', include '@FOLDER@/include/version.php';",
         );
         stage.warm("/include.php");
-        let before = stage.counter("hits_dynamic");
         let write = |version: usize| {
             stage.replace("include/version.php", &format!("<?php return {version};"));
         };
-        let (replies, failed) =
-            under_load(&stage, "/include.php", Duration::from_secs(4), write, |_| {});
-        println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
-        assert!(failed == 0 && stage.counter("hits_dynamic") > before);
+        hits_under_load(&stage, "/include.php", write);
     });
     for (name, before_it, after_it) in
         [("a table", "", ""), ("a table, in transactions", "BEGIN;", "COMMIT;")]
@@ -148,7 +158,6 @@ fn writers_and_readers() {
         cases.run(name, || {
             stage.sql("UPDATE versions SET version = 0");
             stage.warm("/table.php");
-            let before = stage.counter("hits_dynamic");
             let mut shell = stage.mariadb_shell();
             let write = |version: usize| {
                 shell.run(&format!(
@@ -159,10 +168,7 @@ fn writers_and_readers() {
                     shell.run(after_it);
                 }
             };
-            let (replies, failed) =
-                under_load(&stage, "/table.php", Duration::from_secs(4), write, |_| {});
-            println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
-            assert!(failed == 0 && stage.counter("hits_dynamic") > before);
+            hits_under_load(&stage, "/table.php", write);
         });
     }
     cases.end(&mut stage);
