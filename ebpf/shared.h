@@ -34,6 +34,12 @@
 #define CONTROL_DEFINITIONS_KNOWN 72 /* how many of them are in CONTROL_STRICT_SQL */
 /* bit n: a program outside the server's network that is the server's may have number n modulo 64 */
 #define CONTROL_MEMBERS 80
+/* witnesses that are stopped now (gaps.h); what changed up to this clock may be unseen; and how
+ * many gaps there were: three words of one line
+ */
+#define CONTROL_GAPS 88
+#define CONTROL_GAPS_STAMP 89
+#define CONTROL_GAPS_BEGUN 90
 
 /* By what a program is a member (members.h). */
 #define MEMBER_COMMAND 1

@@ -22,6 +22,20 @@ struct {
 	__type(value, __u64);
 } revisions SEC(".maps");
 
+/* The kernel stops tasks in the middle of programs at tracepoints (gaps.h). */
+const volatile __u32 is_stoppable SEC(".rodata.gaps") = 0;
+/* When one was last stopped, or went on; 0: never. */
+__u64 last_gap_ns;
+
+/* What is under way may have begun so long ago. */
+#define CALL_NS 10000000000ULL
+
+/* Was perhaps a setting of a change time passed over that belongs to what is under way? */
+static __always_inline bool may_have_missed_times(void)
+{
+	return last_gap_ns && bpf_ktime_get_ns() - last_gap_ns < CALL_NS;
+}
+
 static __always_inline __u64 *control_word(int word)
 {
 	__u32 zero = 0;

@@ -38,9 +38,23 @@ static __always_inline bool is_being_read(struct inode *inode)
 	return inode->i_state & bpf_core_enum_value(enum inode_state_flags_t, I_NEW);
 }
 
+/* When the change time of an inode of ext4 was last set, for ext4_mark_inode_dirty_event. */
+static __always_inline void note_time_set(struct inode *inode)
+{
+	struct inode_key key = {.dev = inode->i_sb->s_dev, .ino = inode->i_ino};
+	struct seen_change seen = {.seen_ns = bpf_ktime_get_ns()};
+
+	bpf_map_update_elem(&seen_changes, &key, &seen, BPF_ANY);
+}
+
 static __always_inline int change_time_set(struct inode *inode)
 {
-	if (inode && lacks_witnesses(inode->i_sb) && !is_being_read(inode)) {
+	if (!inode)
+		return 0;
+	note_attribute(inode);
+	if (is_stoppable && inode->i_sb->s_magic == EXT4_MAGIC)
+		note_time_set(inode);
+	if (lacks_witnesses(inode->i_sb) && !is_being_read(inode)) {
 		change_inode(inode);
 		change_lists_if_unseen(inode);
 	}

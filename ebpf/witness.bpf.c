@@ -15,8 +15,9 @@
  *   truncate, fallocate                                                  ext4_truncate_exit, ext4_fallocate_exit
  *   create, unlink, rename, link, symlink, mkdir                         ext4_mark_inode_dirty of the directory
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
- *   access control lists, mounts, namespaces                             sys_exit; lists also as uring.h says; what a mount
- *                                                                        means for a path is for the watcher to look at
+ *   access control lists, mounts, namespaces                             sys_exit; lists also as attributes.h and uring.h
+ *                                                                        say; what a mount means for a path is for the
+ *                                                                        watcher to look at
  *   fork, exec, exit in the server's namespace                           sched_process_*
  * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there:
  * times.h, and xfs.h for what leaves them alone; or, where the kernel does not tell of those, at
@@ -24,7 +25,8 @@
  * is told in lookups.h; what database servers receive and answer in sql.h; which request a process
  * of the server works on in requests.h; which processes outside its network are the server's in
  * members.h; and which of its processes are as good as others in processes.h. Where it can be,
- * calls.h is in the place of sys_exit.
+ * calls.h is in the place of sys_exit. Where the kernel stops tasks in the middle of programs at
+ * tracepoints, events.h is in the place of most of them, and gaps.h looks after the others.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself
  * does not keep those coherent).
@@ -46,9 +48,11 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "server.h"
 #include "sql.h"
 #include "uring.h"
+#include "attributes.h"
 #include "ext4.h"
 #include "times.h"
 #include "xfs.h"
+#include "gaps.h"
 
 /* ---- system calls ---- */
 
@@ -226,12 +230,6 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
 	case NR_fsconfig:
 		change_file_system_by(regs->si);
 		break;
-	case NR_setxattr:
-	case NR_lsetxattr:
-	case NR_removexattr:
-	case NR_lremovexattr:
-	case NR_setxattrat:
-	case NR_removexattrat:
 	case NR_settimeofday:
 	case NR_clock_settime:
 		change_slot(SLOT_EVERYTHING);
@@ -287,32 +285,36 @@ __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 	return 0;
 }
 
-/* Database servers are watched by what they receive, not by what they look at; and PostgreSQL has a
+/* The calling process has a child.
+ *
+ * Database servers are watched by what they receive, not by what they look at; and PostgreSQL has a
  * process for each connection.
  */
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+static __always_inline int observe_fork(struct task_struct *parent, __u32 child)
 {
-	__u32 kind;
+	__u32 kind = database_kind(parent->tgid);
 
-	if (child->tgid != child->pid)
-		return 0;
-	kind = database_kind(parent->tgid);
 	if (kind)
-		add_database(child->tgid, kind);
+		add_database(child, kind);
 	else if (is_server(parent)) {
 		__u64 *server_netns = control_word(CONTROL_SERVER_NETNS);
 
 		if (server_netns && is_member(server_netns, parent->tgid))
-			add_member(child->tgid);
-		report_started(child->tgid,
-			       observe_birth(parent->tgid, child->tgid, answers(parent->tgid)));
+			add_member(child);
+		report_started(child, observe_birth(parent->tgid, child, answers(parent->tgid)));
 	}
 	return 0;
 }
 
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	return child->tgid == child->pid ? observe_fork(parent, child->tgid) : 0;
+}
+
+/* The calling process runs another program. Is that done at the behest of one that takes requests?
+ */
+static __always_inline bool observe_exec(struct task_struct *task)
 {
 	__u32 kind = kind_of_name(task), tgid = task->tgid;
 
@@ -326,7 +328,13 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	}
 	if (!is_server(task) && has_member_name() && !has_children(task))
 		add_member(tgid);
-	if (is_server(task) && observe_replaced(tgid, answers(tgid))) {
+	return is_server(task) && observe_replaced(tgid, answers(tgid));
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	if (observe_exec(task)) {
 		__u64 program = (__u64)BPF_CORE_READ(bprm, filename),
 		      runner = (__u64)BPF_CORE_READ(bprm, interp);
 
@@ -345,8 +353,8 @@ static __always_inline bool is_crash(int exit_code)
 	return exit_code & 0x7f || (exit_code >> 8 & 0xff) > 1;
 }
 
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct *task)
+/* The calling thread ends. */
+static __always_inline int observe_end(struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
 	bool is_ours;
@@ -375,11 +383,15 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
-SEC("tp_btf/sys_exit")
-int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	return observe_end(task);
+}
+
+static __always_inline int observe_exit(struct task_struct *task, struct pt_regs *regs, long ret)
 {
 	__u64 nr = regs->orig_ax & ~X32_BIT;
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct call call;
 	__u32 kind;
 
@@ -387,8 +399,12 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		return observe_compat(regs->orig_ax, ret, regs->di);
 	if (nr >= NR_MAX || !(interesting[nr / 64] & BIT(nr)))
 		return 0;
-	if (changing[nr / 64] & BIT(nr) && (ret >= 0 || ret < -4095))
-		observe_change(regs, nr, ret);
+	if (changing[nr / 64] & BIT(nr)) {
+		if (sets_attribute_by_path(nr))
+			change_attributes(ret >= 0);
+		else if (ret >= 0 || ret < -4095)
+			observe_change(regs, nr, ret);
+	}
 	if (nr == NR_mmap)
 		return 0;
 	kind = database_kind(task->tgid);
@@ -403,5 +419,13 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	return kind ? observe_database(&call, kind) : observe_server(&call);
 }
 
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	return observe_exit(bpf_get_current_task_btf(), regs, ret);
+}
+
 #include "vfs.h"
 #include "calls.h"
+#include "events.h"
+#include "notes.h"

@@ -133,8 +133,9 @@ const CALLS_OF_NO_WATCHER: &[i64] = &[
 ];
 
 /// Of bpf(2), looking at, changing and walking through maps; the next command loads programs. And
-/// being told of a program whether it was passed over.
+/// running one that is loaded already, and being told of it whether it was passed over.
 const BPF_MAP_GET_NEXT_KEY: u64 = 4;
+const BPF_PROG_TEST_RUN: u64 = 10;
 const BPF_OBJ_GET_INFO_BY_FD: u64 = 15;
 
 /// What a watcher at work needs: to read any file without a trace of it (`O_NOATIME`) and to lease
@@ -187,6 +188,7 @@ pub(crate) fn refuse_calls() -> Result<()> {
         |operator, value| SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value);
     let others = vec![
         command(SeccompCmpOp::Gt, BPF_MAP_GET_NEXT_KEY)?,
+        command(SeccompCmpOp::Ne, BPF_PROG_TEST_RUN)?,
         command(SeccompCmpOp::Ne, BPF_OBJ_GET_INFO_BY_FD)?,
     ];
     rules.insert(libc::SYS_bpf, vec![SeccompRule::new(others)?]);

@@ -1,11 +1,18 @@
-"""Changes a file in five ways by turns, and asks for its page at once after each: `edits.py URL FILE COUNT`."""
+"""Changes a file in five ways by turns, and asks for its page at once after each.
+
+Usage: edits.py URL FILE COUNT [PAUSE]
+
+PAUSE: seconds after each of the requests before the next edit; a page that is computed needs some
+until it is kept."""
 
 import http.client
 import os
 import sys
+import time
 import urllib.parse
 
 url, path, count = urllib.parse.urlparse(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+pause = float(sys.argv[4]) if len(sys.argv) > 4 else 0
 connection = None
 
 
@@ -59,6 +66,7 @@ size, stale = len(get()), 0
 for number in range(count):
     for _ in range(3):
         get()
+        time.sleep(pause)
     way = ways[number % len(ways)]
     body = f"<p>version {number:06} by {way.__name__}</p>".encode().ljust(size, b".")
     way(body)

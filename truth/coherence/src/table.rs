@@ -16,6 +16,9 @@
 //!    512 told            statements that may have made it so        kernel writes, watcher reads
 //!    576 known           how many of them are in strict_sql         watcher writes, kernel reads
 //!    640 members         bit n: a program outside has such a number kernel writes and reads
+//!    704 gaps            witnesses that are stopped now             kernel writes, all read
+//!    712 gaps_stamp      clock when the last one went on            kernel writes, all read
+//!    720 gaps_begun      how many there were                        kernel writes, watcher reads
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
 //!     bits 0..61 stamp: value of `clock` when the source last changed
@@ -33,6 +36,13 @@
 //! and vouches for an entry from `s` on, must not be followed by a writer that raises the stamp to
 //! a clock from before `s`: the change would count as an older one. A writer may be held up between
 //! the two by an interrupt, or by the host of a virtual machine, for as long as the watcher needs.
+//!
+//! While a witness is stopped in the middle (a *gap*, `ebpf/gaps.h`), others may change something
+//! that nobody tells of. Before they can, `gaps` is counted up and the epoch moves; from then on
+//! every stamp counts as the largest there is. When the witness goes on, and others are seen again,
+//! `gaps_stamp` is raised to the clock before `gaps` is counted down, and every stamp counts as at
+//! least that. Who looks reads `gaps` first. The clock need not be read once more: `gaps` is still
+//! up, and whoever advances the clock after it was read comes after all that was not seen.
 //!
 //! All words are hostile in so far as another process can write them; every value is valid, and a
 //! wrong one can at worst void or keep entries, never break memory safety.
@@ -84,6 +94,12 @@ pub enum ControlWord {
     /// How many of these `StrictSql` knows. As long as there are more, a SELECT may change
     /// something.
     DefinitionsKnown = 72,
+    /// Witnesses that are stopped in the middle.
+    Gaps = 88,
+    /// The clock when the last of them went on.
+    GapsStamp = 89,
+    /// How many there were so far.
+    GapsBegun = 90,
 }
 
 /// The revision table: memory with the stamps of all sources, the clock, the epoch and the lease,
@@ -242,9 +258,36 @@ impl RevisionTable {
         self.revision(slot).load(Ordering::SeqCst) & WATCHED != 0
     }
 
-    /// The clock when the slot last changed.
+    /// Up to this clock anything may have changed unseen, because a witness was stopped in the
+    /// middle; the largest stamp there is while one is.
+    #[inline]
+    pub fn unseen_until(&self) -> Stamp {
+        if self.has_gap() {
+            return Stamp(STAMP_MASK);
+        }
+        Stamp(self.control(ControlWord::GapsStamp).load(Ordering::SeqCst) & STAMP_MASK)
+    }
+
+    /// Is a witness stopped in the middle?
+    #[inline]
+    pub fn has_gap(&self) -> bool {
+        self.control(ControlWord::Gaps).load(Ordering::SeqCst) != 0
+    }
+
+    /// How often a witness was stopped in the middle so far.
+    pub fn gaps(&self) -> u64 {
+        self.control(ControlWord::GapsBegun).load(Ordering::SeqCst)
+    }
+
+    /// The clock when the slot last changed, or may have changed.
     #[inline]
     pub fn stamp_of(&self, slot: SourceSlot) -> Stamp {
+        self.own_stamp_of(slot).max(self.unseen_until())
+    }
+
+    /// The same, without what nobody has seen.
+    #[inline]
+    fn own_stamp_of(&self, slot: SourceSlot) -> Stamp {
         if slot == SourceSlot::EVERYTHING && !Rule::Processes.holds() {
             return Stamp(0);
         }
@@ -254,7 +297,22 @@ impl RevisionTable {
     /// Has none of the slots changed since the clock was advanced to `since`?
     #[inline]
     pub fn is_unchanged(&self, slots: &[SourceSlot], since: Stamp) -> bool {
-        slots.iter().all(|&slot| self.stamp_of(slot) < since)
+        self.unseen_until() < since && slots.iter().all(|&slot| self.own_stamp_of(slot) < since)
+    }
+
+    /// A witness is stopped in the middle, or has not seen everything for another reason; without
+    /// [`RevisionTable::end_gap`], for good. The kernel does the same (`ebpf/gaps.h`).
+    pub fn begin_gap(&self) {
+        self.control(ControlWord::GapsBegun).fetch_add(1, Ordering::SeqCst);
+        self.control(ControlWord::Gaps).fetch_add(1, Ordering::SeqCst);
+        self.control(ControlWord::Epoch).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The witness goes on.
+    pub fn end_gap(&self) {
+        let clock = self.control(ControlWord::Clock).load(Ordering::SeqCst) & STAMP_MASK;
+        self.control(ControlWord::GapsStamp).fetch_max(clock, Ordering::SeqCst);
+        self.control(ControlWord::Gaps).fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The writer's side, in user space: the rule that the kernel's witnesses follow. Used by
@@ -357,5 +415,5 @@ fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
     debug_assert!(unmapped.is_ok());
 }
 
-const _: () = assert!((ControlWord::StrictSql as usize) < CONTROL_BYTES / size_of::<u64>());
+const _: () = assert!((ControlWord::GapsBegun as usize) < CONTROL_BYTES / size_of::<u64>());
 const _: () = assert!(LEASE_RENEWAL_NS * 4 <= LEASE_NS);

@@ -21,6 +21,17 @@ mod model {
         places: Places,
         writers: [Writer; 2],
         card: Card,
+        gap: Gap,
+    }
+
+    /// A witness that is stopped in the middle, once at most.
+    #[derive(Clone, Default, PartialEq, Eq, Hash)]
+    struct Gap {
+        step: u8,
+        /// The table's words, and the clock as it was last read.
+        open: bool,
+        stamp: u64,
+        clock: u64,
     }
 
     /// What the two writers change. The entry is of the last file.
@@ -71,6 +82,9 @@ mod model {
         entry: Option<(u64, u64)>,
         checked: u64,
         hits: u8,
+        /// What it has read of the gap.
+        gap_open: bool,
+        gap_stamp: u64,
         /// What had returned when the present hit began, and the epoch that it read.
         floor: u64,
         hit_epoch: u64,
@@ -85,6 +99,9 @@ mod model {
         pub watch_before_check: bool,
         pub epoch_even_if_stamped: bool,
         pub clock_after_stamp: bool,
+        pub epoch_at_gap: bool,
+        pub stamp_before_gap_ends: bool,
+        pub gap_read_before_its_stamp: bool,
     }
 
     pub(crate) const ALL: Rules = Rules {
@@ -94,13 +111,22 @@ mod model {
         watch_before_check: true,
         epoch_even_if_stamped: true,
         clock_after_stamp: true,
+        epoch_at_gap: true,
+        stamp_before_gap_ends: true,
+        gap_read_before_its_stamp: true,
     };
 
     /// Steps of the card.
     const HIT: u8 = 8;
     const REINSTATE: u8 = 20;
+    /// Reads the gap in two steps, and then goes on.
+    const FILL_GAP: u8 = 30;
+    const HIT_GAP: u8 = 40;
+    const REINSTATE_GAP: u8 = 50;
     const OVER: u8 = 100;
     const HITS_MAX: u8 = 3;
+    /// A step of the gap: others are passed over.
+    const GAP_OPEN: u8 = 2;
 
     impl World {
         /// `effect_first`: does the first (second) writer's effect come before its witness?
@@ -121,11 +147,13 @@ mod model {
         ) -> Result<(), &'static str> {
             let mut open = vec![self];
             while let Some(world) = open.pop() {
-                for actor in 0..3 {
+                for actor in 0..6 {
                     let mut next = world.clone();
                     let moved = match actor {
+                        0 | 1 => next.writer_step(actor, rules),
                         2 => next.card_step(rules)?,
-                        _ => next.writer_step(actor, rules),
+                        3 => next.gap_step(rules),
+                        _ => next.miss_step(actor - 4),
                     };
                     if moved && seen.insert(next.clone()) {
                         open.push(next);
@@ -188,8 +216,53 @@ mod model {
             true
         }
 
-        fn is_unchanged(&self, slots: &[usize], since: u64) -> bool {
-            slots.iter().all(|&slot| self.slots[slot].stamp < since)
+        /// The witness that would tell of the writer is passed over.
+        fn miss_step(&mut self, index: usize) -> bool {
+            let writer = &mut self.writers[index];
+            if self.gap.step != GAP_OPEN || writer.step != 2 {
+                return false;
+            }
+            writer.step = 6;
+            true
+        }
+
+        /// open, epoch; then writers may be missed; then read the clock, stamp, close
+        fn gap_step(&mut self, rules: Rules) -> bool {
+            let gap = &mut self.gap;
+            gap.step = match gap.step {
+                0 => {
+                    gap.open = true;
+                    1
+                }
+                1 => {
+                    self.epoch += u64::from(rules.epoch_at_gap);
+                    GAP_OPEN
+                }
+                GAP_OPEN => {
+                    gap.open = rules.stamp_before_gap_ends;
+                    3
+                }
+                3 => {
+                    gap.clock = self.clock;
+                    4
+                }
+                4 => {
+                    gap.stamp = gap.clock;
+                    5
+                }
+                5 => {
+                    gap.open = false;
+                    6
+                }
+                _ => return false,
+            };
+            true
+        }
+
+        fn is_unchanged(&self, card: &Card, slots: &[usize], since: u64) -> bool {
+            !card.gap_open
+                && card.gap_stamp < since
+                && slots.iter().all(|&slot| self.slots[slot].stamp < since)
         }
 
         fn card_step(&mut self, rules: Rules) -> Result<bool, &'static str> {
@@ -223,11 +296,30 @@ mod model {
                     if rules.epoch_read_before_check {
                         card.epoch = self.epoch;
                     }
-                    6
+                    FILL_GAP
+                }
+                FILL_GAP | HIT_GAP | REINSTATE_GAP => {
+                    match rules.gap_read_before_its_stamp {
+                        true => card.gap_open = self.gap.open,
+                        false => card.gap_stamp = self.gap.stamp,
+                    }
+                    card.step + 1
+                }
+                // FILL_GAP, HIT_GAP, REINSTATE_GAP and 1
+                31 | 41 | 51 => {
+                    match rules.gap_read_before_its_stamp {
+                        true => card.gap_stamp = self.gap.stamp,
+                        false => card.gap_open = self.gap.open,
+                    }
+                    match card.step {
+                        31 => 6,
+                        41 => 12,
+                        _ => 25,
+                    }
                 }
                 6 => {
                     card.entry = Some((card.body, card.stamp));
-                    go(self.is_unchanged(sources, card.stamp), 7)
+                    go(self.is_unchanged(&card, sources, card.stamp), 7)
                 }
                 7 => {
                     if !rules.epoch_read_before_check {
@@ -248,8 +340,10 @@ mod model {
                     card.hit_epoch = self.epoch;
                     10
                 }
-                10 if card.hit_epoch != card.checked => {
-                    if card.entry.is_some_and(|(_, stamp)| self.is_unchanged(sources, stamp)) {
+                10 if card.hit_epoch != card.checked => HIT_GAP,
+                12 => {
+                    if card.entry.is_some_and(|(_, stamp)| self.is_unchanged(&card, sources, stamp))
+                    {
                         card.checked = card.hit_epoch;
                         11
                     } else {
@@ -272,20 +366,23 @@ mod model {
                     card.stamp = self.clock;
                     21
                 }
-                21 | 23 => go(
-                    card.entry.is_some_and(|(_, stamp)| self.is_unchanged(&[1], stamp)),
-                    card.step + 1,
-                ),
+                21 | 23 => {
+                    (card.gap_open, card.gap_stamp) = (self.gap.open, self.gap.stamp);
+                    go(
+                        card.entry.is_some_and(|(_, stamp)| self.is_unchanged(&card, &[1], stamp)),
+                        card.step + 1,
+                    )
+                }
                 22 if self.files[0].locked => return Ok(false),
                 22 => 23,
                 24 => {
                     card.epoch = self.epoch;
-                    25
+                    REINSTATE_GAP
                 }
                 25 => {
                     card.entry = card.entry.map(|(body, _)| (body, card.stamp));
                     card.checked = card.epoch;
-                    go(self.is_unchanged(sources, card.stamp), HIT)
+                    go(self.is_unchanged(&card, sources, card.stamp), HIT)
                 }
                 _ => return Ok(false),
             };
@@ -332,6 +429,15 @@ fn the_model_notices_every_rule_that_is_left_out() {
             "clock read before the stamp alone",
             model::Rules { clock_after_stamp: false, ..model::ALL },
         ),
+        ("epoch not moved by a gap", model::Rules { epoch_at_gap: false, ..model::ALL }),
+        (
+            "a gap that ends before its stamp",
+            model::Rules { stamp_before_gap_ends: false, ..model::ALL },
+        ),
+        (
+            "the gap's stamp read before the gap",
+            model::Rules { gap_read_before_its_stamp: false, ..model::ALL },
+        ),
     ];
     for (name, rules) in broken {
         assert!(explore(rules).is_err(), "{name} is not noticed");
@@ -368,8 +474,16 @@ fn threads_never_see_a_hit_older_than_a_change_that_had_ended() {
                     }
                     // One writer per file, so `returned` is exact.
                     let file = (round % 2 * 2 + writer) as usize;
+                    // Now and then nobody tells of it.
+                    let is_seen = round % 16 != 3;
+                    if !is_seen {
+                        site.table.begin_gap();
+                    }
                     let version = site.visible[file].fetch_add(1, Ordering::SeqCst) + 1;
-                    site.table.record_change(SourceSlot(file as u32 + 8));
+                    match is_seen {
+                        true => site.table.record_change(SourceSlot(file as u32 + 8)),
+                        false => site.table.end_gap(),
+                    }
                     site.returned[file].store(version, Ordering::SeqCst);
                     // Long enough for fills and hits in between.
                     for _ in 0..round % 128 {
@@ -439,6 +553,28 @@ fn a_change_stamps_its_slot_only_and_moves_the_epoch_only_if_it_is_watched() {
     assert_eq!(table.epoch(), Epoch(epoch.0 + 2));
     let stamp = table.advance_clock();
     assert!(table.is_unchanged(&[one, other], stamp));
+}
+
+#[test]
+fn a_gap_is_a_change_of_everything_from_its_beginning_to_its_end() {
+    let table = RevisionTable::on_heap();
+    let slots = [SourceSlot(7), SourceSlot::EVERYTHING];
+    let before = table.advance_clock();
+    let epoch = table.epoch();
+    table.begin_gap();
+    assert_ne!(table.epoch(), epoch);
+    let meanwhile = table.advance_clock();
+    assert!(!table.is_unchanged(&slots, before) && !table.is_unchanged(&slots, meanwhile));
+    assert!(!table.is_unchanged(&[], meanwhile) && table.stamp_of(slots[0]) >= meanwhile);
+    // One within another, as with two processors.
+    table.begin_gap();
+    table.end_gap();
+    assert!(!table.is_unchanged(&slots, table.advance_clock()));
+    let last = table.advance_clock();
+    table.end_gap();
+    assert!(!table.is_unchanged(&slots, last) && table.stamp_of(slots[0]) == last);
+    assert!(table.is_unchanged(&slots, table.advance_clock()));
+    assert_eq!(table.gaps(), 2);
 }
 
 #[test]

@@ -73,6 +73,16 @@ pub enum Test {
     /// or `voluntary`). Where it does, a program at a function is passed over if the same program
     /// was stopped on that processor.
     Unpreempted,
+    /// No task is stopped in the middle of a program at a tracepoint, although tasks may be stopped
+    /// in the middle of the kernel's work: so it was until Linux 6.19.
+    WholeTracepoints,
+    /// An event of perf, in whose programs no task is stopped.
+    Event {
+        /// The subsystem.
+        group: &'static str,
+        /// Its name.
+        name: &'static str,
+    },
     /// A structure, in the kernel itself or in this module.
     Structure {
         /// `struct` by this name.
@@ -173,6 +183,12 @@ impl fmt::Display for Test {
             }
             Self::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
             Self::Unpreempted => write!(formatter, "preempt=none or voluntary"),
+            Self::WholeTracepoints => {
+                write!(formatter, "tracepoints in whose programs no task is stopped")
+            }
+            Self::Event { group, name } => {
+                write!(formatter, "event {group}:{name} (tracefs)")
+            }
             Self::Field { structure, field } => {
                 write!(formatter, "struct {structure} with {field}")
             }

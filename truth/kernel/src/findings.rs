@@ -16,6 +16,11 @@ pub struct Findings {
     /// Which of the programs rest on [`Test::Unpreempted`]: one that was passed over
     /// ([`missed_runs`](crate::missed_runs)) has seen not everything.
     pub unpreempted: Vec<&'static str>,
+    /// May a task be stopped in the middle of a program at a tracepoint
+    /// ([`Test::WholeTracepoints`])?
+    pub stops_at_tracepoints: bool,
+    /// No, but it is expected all the same ([`Kernel::expect_stops`](crate::Kernel::expect_stops)).
+    pub is_rehearsal: bool,
 }
 
 /// Something that this kernel lacks. Displayed, it is a sentence for operators.

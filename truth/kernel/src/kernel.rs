@@ -11,8 +11,8 @@ use libbpf_rs::btf::{Btf, BtfKind};
 
 use crate::assumption::{Assumption, Test};
 use crate::findings::{Findings, Lack};
-use crate::preemption::is_unpreempted;
-use crate::tracing::calls_programs_at_functions;
+use crate::preemption::{has_whole_tracepoints, is_unpreempted};
+use crate::tracing::{calls_programs_at_functions, has_tracefs};
 
 /// The kernel does not describe its types.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +29,8 @@ pub struct Kernel {
     base: BaseTypes,
     types: Btf<'static>,
     is_unpreempted: bool,
+    has_whole_tracepoints: bool,
+    is_rehearsal: bool,
     has_functions: bool,
 }
 
@@ -41,11 +43,14 @@ impl Kernel {
     pub fn read(assumptions: &'static [Assumption]) -> Result<Self, NoTypes> {
         let types = Btf::from_vmlinux().map_err(|_| NoTypes)?;
         let base = BaseTypes::load().ok_or(NoTypes)?;
+        let is_unpreempted = is_unpreempted();
         let mut kernel = Self {
             modules: HashMap::new(),
             base,
             types,
-            is_unpreempted: is_unpreempted(),
+            is_unpreempted,
+            has_whole_tracepoints: is_unpreempted || has_whole_tracepoints(),
+            is_rehearsal: false,
             has_functions: calls_programs_at_functions(),
         };
         let tests =
@@ -90,6 +95,8 @@ impl Kernel {
                     && self.names(name, BtfKind::Func, *module)
             }
             Test::Unpreempted => self.is_unpreempted,
+            Test::WholeTracepoints => self.has_whole_tracepoints,
+            Test::Event { .. } => has_tracefs(),
             Test::Field { structure, field } => {
                 let structure: Option<Struct<'_>> = self.types.type_by_name(structure);
                 structure.is_some_and(|found| {
@@ -114,9 +121,20 @@ impl Kernel {
         self.has_functions = false;
     }
 
+    /// From now on takes the way for a kernel that stops tasks in the middle of its own work, and
+    /// of programs at tracepoints.
+    pub fn expect_stops(&mut self) {
+        self.is_unpreempted = false;
+        self.is_rehearsal = std::mem::take(&mut self.has_whole_tracepoints);
+    }
+
     /// Goes through `assumptions`.
     pub fn findings(&self, assumptions: &'static [Assumption]) -> Findings {
-        let mut findings = Findings::default();
+        let mut findings = Findings {
+            stops_at_tracepoints: !self.has_whole_tracepoints,
+            is_rehearsal: self.is_rehearsal,
+            ..Findings::default()
+        };
         for assumption in assumptions {
             match assumption.ways.iter().find(|way| way.tests.iter().all(|test| self.has(test))) {
                 Some(way) => findings.take(assumption, way, |test| self.has(test)),

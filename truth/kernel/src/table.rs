@@ -29,6 +29,47 @@ macro_rules! by_tracepoint {
     };
 }
 
+/// The same, and where tasks are stopped in the middle of such a program, the event of perf at the
+/// same place (`ebpf/events.h`).
+macro_rules! by_event_too {
+    ($feature:expr, $what:literal, $name:literal, $module:expr, $group:literal) => {
+        by_event_too!(
+            $feature,
+            $what,
+            $name,
+            $module,
+            $group,
+            &[Program::new(concat!($name, "_event"))]
+        )
+    };
+    (
+        $feature:expr, $what:literal, $name:literal, $module:expr, $group:literal, $event:expr
+    ) => {
+        Assumption {
+            name: $what,
+            feature: $feature,
+            ways: &[
+                Way {
+                    tests: &[
+                        Test::WholeTracepoints,
+                        Test::Tracepoint { name: $name, module: $module },
+                    ],
+                    programs: &[Program::new($name)],
+                    since: "5.15",
+                },
+                Way {
+                    tests: &[
+                        Test::Tracepoint { name: $name, module: $module },
+                        Test::Event { group: $group, name: $name },
+                    ],
+                    programs: $event,
+                    since: "7.3",
+                },
+            ],
+        }
+    };
+}
+
 /// A program at the function of the same name, which only some kernels have.
 const fn at(name: &'static str, module: Option<&'static str>) -> Program {
     Program { name, if_there: Some(Test::Function { name, module }) }
@@ -162,21 +203,59 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         ways: &[
             Way { tests: FUNCTIONS_OF_CALLS, programs: PROGRAMS_OF_CALLS, since: "6.1" },
             Way {
-                tests: &[Test::Tracepoint { name: "sys_exit", module: None }],
+                tests: &[
+                    Test::WholeTracepoints,
+                    Test::Tracepoint { name: "sys_exit", module: None },
+                ],
                 programs: &[Program::new("sys_exit")],
                 since: "5.15",
             },
+            Way {
+                tests: &[
+                    Test::Tracepoint { name: "sys_exit", module: None },
+                    Test::Event { group: "raw_syscalls", name: "sys_exit" },
+                ],
+                programs: &[Program::new("sys_exit_event")],
+                since: "7.3",
+            },
         ],
     },
-    by_tracepoint!(Feature::Watching, "processes that start", "sched_process_fork", None, "5.15"),
-    by_tracepoint!(
+    Assumption {
+        name: "programs that are run on demand",
+        feature: Feature::Watching,
+        ways: &[Way {
+            tests: &[Test::Value { enumeration: "bpf_prog_type", value: "BPF_PROG_TYPE_SYSCALL" }],
+            programs: &[Program::new("find_note")],
+            since: "5.15",
+        }],
+    },
+    Assumption {
+        name: "witnesses that are stopped in the middle",
+        feature: Feature::Watching,
+        ways: &[
+            // There are none. (The kernel is looked after where programs are at functions.)
+            Way { tests: &[Test::WholeTracepoints], programs: &[], since: "5.15" },
+            Way {
+                tests: &[
+                    Test::Tracepoint { name: "sched_switch", module: None },
+                    Test::Field { structure: "bpf_prog", field: "active" },
+                    Test::Field { structure: "bpf_array", field: "index_mask" },
+                ],
+                programs: &[Program::new("see_gaps"), Program::new("guard_programs")],
+                since: "7.3",
+            },
+        ],
+    },
+    by_event_too!(Feature::Watching, "processes that start", "sched_process_fork", None, "sched"),
+    by_event_too!(
         Feature::Watching,
         "programs that are executed",
         "sched_process_exec",
         None,
-        "5.15"
+        "sched",
+        &[Program::new("sched_prepare_exec_event"), Program::new("sched_process_exec_event")]
     ),
-    by_tracepoint!(Feature::Watching, "processes that end", "sched_process_exit", None, "5.15"),
+    by_event_too!(Feature::Watching, "processes that end", "sched_process_exit", None, "sched"),
     Assumption {
         name: "access control lists that are set through io_uring",
         feature: Feature::Watching,
@@ -198,30 +277,30 @@ pub static ASSUMPTIONS: &[Assumption] = &[
             Way { tests: &[], programs: &[], since: "5.15" },
         ],
     },
-    by_tracepoint!(Feature::Ext4, "writes", "ext4_da_write_end", EXT4, "5.15"),
-    by_tracepoint!(
+    by_event_too!(Feature::Ext4, "writes", "ext4_da_write_end", EXT4, "ext4"),
+    by_event_too!(
         Feature::Ext4,
         "writes without delayed allocation",
         "ext4_write_end",
         EXT4,
-        "5.15"
+        "ext4"
     ),
-    by_tracepoint!(
+    by_event_too!(
         Feature::Ext4,
         "writes with data=journal",
         "ext4_journalled_write_end",
         EXT4,
-        "5.15"
+        "ext4"
     ),
-    by_tracepoint!(
+    by_event_too!(
         Feature::Ext4,
         "changes of names and attributes",
         "ext4_mark_inode_dirty",
         EXT4,
-        "5.15"
+        "ext4"
     ),
-    by_tracepoint!(Feature::Ext4, "truncation", "ext4_truncate_exit", EXT4, "5.15"),
-    by_tracepoint!(Feature::Ext4, "fallocate", "ext4_fallocate_exit", EXT4, "5.15"),
+    by_event_too!(Feature::Ext4, "truncation", "ext4_truncate_exit", EXT4, "ext4"),
+    by_event_too!(Feature::Ext4, "fallocate", "ext4_fallocate_exit", EXT4, "ext4"),
     Assumption {
         name: "access control lists that no system call sets",
         feature: Feature::Ext4,
@@ -235,7 +314,7 @@ pub static ASSUMPTIONS: &[Assumption] = &[
             },
         ],
     },
-    by_tracepoint!(Feature::Ext4, "unlink", "ext4_unlink_exit", EXT4, "5.15"),
+    by_event_too!(Feature::Ext4, "unlink", "ext4_unlink_exit", EXT4, "ext4"),
     by_tracepoint!(Feature::Ext4, "stores through mappings", "writeback_dirty_folio", None, "5.18"),
     Assumption {
         name: "writes with O_DIRECT",

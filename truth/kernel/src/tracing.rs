@@ -10,3 +10,10 @@ const SWITCH: &str = "/proc/sys/kernel/ftrace_enabled";
 pub fn calls_programs_at_functions() -> bool {
     !std::fs::read(SWITCH).is_ok_and(|value| value.starts_with(b"0"))
 }
+
+/// Does the kernel have events that a program can be attached to? Whether tracefs is mounted is
+/// another question.
+pub(crate) fn has_tracefs() -> bool {
+    std::fs::read_to_string("/proc/filesystems")
+        .is_ok_and(|known| known.lines().any(|line| line.ends_with("\ttracefs")))
+}

@@ -12,7 +12,7 @@
 //!
 //! * [`Witness`] (`witnesses/witness.rs`): where look-ups come from. There are two:
 //!   * [`KernelWatcher`] (`kernel.rs`) loads the eBPF witnesses of `ebpf/witness.bpf.c`, which
-//!     write the revision table;
+//!     write the revision table, and [`Overseer`] (`overseer.rs`) looks after these;
 //!   * [`PreloadMemory`] (`preload.rs`) is the memory in which the library of `preload/` writes it.
 //! * [`LookupEvent`]: what the server looked up; from the kernel's ring (`ring.rs`), or the
 //!   library's (`shared_ring.rs`).
@@ -63,6 +63,7 @@ pub use witnesses::event::{
 pub use witnesses::history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use witnesses::kernel::{KernelWatcher, KernelWitness, WatchError, WitnessProgram};
 pub use witnesses::members::{MEMBER_NAME_BYTES_MAX, MemberName, Members, is_php_fpm};
+pub use witnesses::overseer::{Blindness, Overseer};
 pub use witnesses::preload::{PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness};
 pub use witnesses::ring::{LookupRing, RING_BYTES};
 pub use witnesses::shared_ring::{CELLS, GIVEN_UP_NS, SHARED_RING_BYTES, SharedRing};

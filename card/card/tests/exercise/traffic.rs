@@ -101,6 +101,8 @@ pub(super) struct Traffic {
     pub changes: [Option<Change>; 2],
     /// Ends answer at once: clients acknowledge, the host does, the server serves.
     pub at_once: [bool; 3],
+    /// A witness is stopped in the middle.
+    has_gap: bool,
     host_timestamps: bool,
     host_wraps: bool,
     super_frames: bool,
@@ -186,6 +188,7 @@ impl Traffic {
             losses: [0; 2],
             changes: [None; 2],
             at_once: [habits & 1 == 0, habits & 2 == 0, habits & 4 == 0],
+            has_gap: false,
             host_timestamps: habits & 8 == 0,
             host_wraps: habits & 16 != 0,
             super_frames: habits & 32 != 0 && capabilities.tso,
@@ -489,7 +492,9 @@ impl Traffic {
         while let Some(changed) = self.ends[number].serve(&mood.versions, &mut self.server) {
             if let Some(changed) = changed {
                 bump(&mut mood.versions, changed.0);
-                self.table.record_change(super::watcher::slot(changed.0));
+                if !self.has_gap {
+                    self.table.record_change(super::watcher::slot(changed.0));
+                }
             }
         }
     }
@@ -507,7 +512,18 @@ impl Traffic {
     pub(super) fn write(&mut self, path: u8) {
         let mood = Arc::clone(&self.mood);
         bump(&mut mood.lock().unwrap_or_else(PoisonError::into_inner).versions, path);
-        self.table.record_change(super::watcher::slot(path));
+        if !self.has_gap {
+            self.table.record_change(super::watcher::slot(path));
+        }
+    }
+
+    /// A witness is stopped in the middle, so nobody tells of changes; or it goes on.
+    pub(super) fn turn_gap(&mut self) {
+        self.has_gap = !self.has_gap;
+        match self.has_gap {
+            true => self.table.begin_gap(),
+            false => self.table.end_gap(),
+        }
     }
 
     /// Present versions.

@@ -135,7 +135,7 @@ fn step(traffic: &mut Traffic, slots: &mut [Option<usize>; SLOTS], choices: &mut
         60 => mood(traffic, choices.byte()),
         61 => flood(traffic, choices.byte()),
         62 => traffic.at_once[slot % 3] ^= true,
-        _ => {}
+        _ => traffic.turn_gap(),
     }
 }
 

@@ -72,9 +72,9 @@ impl OpenFile {
         !is_witnessed && rustix::fs::fstat(&self.fd).is_ok_and(is_same)
     }
 
-    /// Whether a change was witnessed since it was looked at.
+    /// Whether a change was witnessed since it was looked at, of it or of nobody knows what.
     pub fn has_changed(&self, table: &RevisionTable) -> bool {
-        !table.is_unchanged(&[self.identity.slot()], self.since)
+        !table.is_unchanged(&[self.identity.slot(), SourceSlot::EVERYTHING], self.since)
     }
 }
 

@@ -39,8 +39,8 @@ use nicache_bus::{Attachment, Meter, Window};
 use nicache_host::BLOCK_BYTES;
 use nicache_host::server::Layout;
 use nicache_port::TapQueue;
-use nicache_watch::{KernelWatcher, Outcome, Resolver, why_unwatched};
-use rustix::event::{PollFd, PollFlags, poll};
+use nicache_watch::{KernelWatcher, Outcome, Overseer, Resolver, now_ns, why_unwatched};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -69,6 +69,8 @@ const START: Duration = Duration::from_secs(60);
 /// Frames that may wait for a card: what comes while card and host are not given a processor. A SYN
 /// that is dropped costs a second.
 const QUEUE_FRAMES: u32 = 4096;
+/// Between two looks after the witness.
+const OVERSIGHT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 /// A child that ends more often than this many times in [`RESTARTS_IN`] is not started again.
 const RESTARTS_MAX: usize = 20;
 /// See [`RESTARTS_MAX`].
@@ -121,6 +123,8 @@ struct Serving<'a> {
     fifos: Vec<OwnedFd>,
     /// Control page, revision words, links.
     witness: Vec<OwnedFd>,
+    /// Who looks after the witness, if there is one.
+    overseer: Option<Overseer>,
     restarts: Vec<Instant>,
     started: Instant,
     shared: Arc<Shared>,
@@ -139,18 +143,18 @@ impl<'a> Serving<'a> {
         let admin = options.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
         let (live, fifos) = open_live(&options.live, &root)?;
         let meter = options.bus.map(Meter::create).transpose()?;
-        let (witness, watched, unwatched) = match watch() {
-            Ok((files, watched)) => {
+        let (witness, overseer, watched, unwatched) = match watch() {
+            Ok((files, overseer, watched)) => {
                 let reason = why_unkept(&root, watched);
                 if let Some(reason) = &reason {
                     tracing::warn!("no file is kept, each is read for each reply: {reason}");
                 }
-                (files, watched, reason)
+                (files, Some(overseer), watched, reason)
             }
             Err(error) => {
                 let reason = format!("{error:#}");
                 tracing::warn!("no file is kept, each is read for each reply: {reason}");
-                (Vec::new(), WatchedFileSystems::default(), Some(reason))
+                (Vec::new(), None, WatchedFileSystems::default(), Some(reason))
             }
         };
         let mut taps = Vec::new();
@@ -199,6 +203,7 @@ impl<'a> Serving<'a> {
             meter,
             fifos,
             witness,
+            overseer,
             restarts: Vec::new(),
             started: Instant::now(),
             shared,
@@ -338,10 +343,25 @@ impl<'a> Serving<'a> {
                     Some((FromHost::Ready, _)) | None => {}
                 }
             }
+            self.oversee();
             if self.shared.is_wanted() {
                 // A host that is just ending is not asked.
                 let _ = send_message(&self.host.channel, &ToHost::Report, &[]);
             }
+        }
+    }
+
+    /// The table says by itself that everything has changed, once the witness is blind.
+    fn oversee(&mut self) {
+        let Some(overseer) = &mut self.overseer else { return };
+        let blindness = overseer.handle_time(now_ns()).or_else(|| overseer.handle_gaps());
+        if let Some(blindness) = blindness {
+            tracing::warn!(
+                "{blindness}. From now on no file is kept, each is read for each reply: start nicache again"
+            );
+            let mut status = self.shared.get(self.started);
+            status.not_keeping = Some(blindness.to_string());
+            self.shared.set(status);
         }
     }
 
@@ -357,7 +377,7 @@ impl<'a> Serving<'a> {
 
     fn has_message(&self, socket: BorrowedFd<'_>) -> Result<bool> {
         let mut files = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         Ok(poll(&mut files, Some(&now)).is_ok_and(|count| count > 0))
     }
 
@@ -367,7 +387,8 @@ impl<'a> Serving<'a> {
         let files = files.chain(signals.files()).chain([self.shared.as_fd()]);
         let mut files: Vec<PollFd<'_>> =
             files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        match poll(&mut files, None) {
+        let pause = self.overseer.as_ref().map(|_| OVERSIGHT);
+        match poll(&mut files, pause.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -430,13 +451,14 @@ impl<'a> Serving<'a> {
     }
 }
 
-/// Loads the kernel's witness: control page, revision words, links; and which file systems it sees.
-fn watch() -> Result<(Vec<OwnedFd>, WatchedFileSystems)> {
+/// Loads the kernel's witness: control page, revision words, links; who looks after it; and which
+/// file systems it sees.
+fn watch() -> Result<(Vec<OwnedFd>, Overseer, WatchedFileSystems)> {
     let watcher = KernelWatcher::load(0)?;
     let files =
         [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
     let files = files.map(|file| file.try_clone_to_owned()).collect::<Result<Vec<_>, _>>()?;
-    Ok((files, WatchedFileSystems::of(watcher.coverage())))
+    Ok((files, watcher.overseer()?, WatchedFileSystems::of(watcher.coverage())))
 }
 
 /// Why no file of the folder may be kept, if that is so.

@@ -67,6 +67,11 @@ impl CardLink {
         *self.locked() = None;
     }
 
+    /// Is there a card to ask?
+    pub(super) fn is_connected(&self) -> bool {
+        self.locked().is_some()
+    }
+
     /// Process number of the card, or of the last one.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed)

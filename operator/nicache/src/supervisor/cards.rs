@@ -1,6 +1,7 @@
 //! All cards of one nicache as one: questions go to each, answers are put together.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -8,6 +9,10 @@ use super::card_link::CardLink;
 use crate::control::{Answer, Counters, HOTTEST_MAX, Question, misfit};
 use crate::engine::merge;
 use crate::inquiry::ENTRIES_MAX;
+use crate::vitals::LOOK_EVERY;
+
+/// Somebody who asks for something waits so long for a card that is being started again.
+const RESTART: Duration = Duration::from_secs(4);
 
 /// The ways to them, at least one; and what is to be said of all.
 #[derive(Debug)]
@@ -27,6 +32,13 @@ impl Cards {
     /// Says so from now on.
     pub(crate) fn set_hint(&self, hint: Option<&str>) {
         *self.1.lock().unwrap_or_else(PoisonError::into_inner) = hint.map(str::to_owned);
+    }
+
+    /// Waits until all of them are there, but not for longer.
+    fn wait(&self, until: Instant) {
+        while !self.0.iter().all(|link| link.is_connected()) && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Process numbers.
@@ -49,12 +61,26 @@ impl Cards {
     }
 
     /// Asks all and puts their answers together. A question that only looks is answered by those
-    /// that are there; one that does something fails if not all have done it.
+    /// that are there, and asked again while none is; one that does something waits for all, and
+    /// fails if not all have done it.
     pub(crate) fn ask(&self, question: Question) -> Result<Answer> {
         let only_looks = !matches!(
             question,
             Question::PurgeAll | Question::PurgeTarget { .. } | Question::Bypass { .. }
         );
+        let until = Instant::now() + RESTART;
+        if !only_looks {
+            self.wait(until);
+        }
+        loop {
+            match self.ask_once(&question, only_looks) {
+                Err(_) if only_looks && Instant::now() < until => std::thread::sleep(LOOK_EVERY),
+                answer => return answer,
+            }
+        }
+    }
+
+    fn ask_once(&self, question: &Question, only_looks: bool) -> Result<Answer> {
         let answers = self.0.iter().map(|link| link.ask(question.clone()));
         let mut answers: Vec<(usize, Result<Answer>)> = answers.enumerate().collect();
         let is_answered = |answer: &Result<Answer>| {

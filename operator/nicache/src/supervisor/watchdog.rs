@@ -16,8 +16,14 @@ use crate::vitals::{LOOK_EVERY, Patience};
 
 /// Between two questions.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long a card may stand still.
+/// How long a card may stand still; where answers take long even so, this many times as long as
+/// the slowest one lately, up to a maximum. A virtual machine does not know what its host keeps
+/// from it.
 const LIMIT: Duration = Duration::from_millis(630);
+const SLOW_TIMES: u32 = 10;
+const LIMIT_SLOW: Duration = Duration::from_secs(4);
+/// The slowest answer counts for less with each that follows: by one part in this many.
+const FORGET: u32 = 100;
 /// How long one may that has never answered yet: it waits for the one before it to let go of the
 /// frames.
 const LIMIT_AT_FIRST: Duration = Duration::from_secs(10);
@@ -36,10 +42,15 @@ impl Watchdog {
         let (stop, stopped) = mpsc::channel::<()>();
         let process = link.pid();
         let body = move || {
-            let mut limit = LIMIT_AT_FIRST;
+            let (mut limit, mut slowest) = (LIMIT_AT_FIRST, Duration::ZERO);
             while stopped.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let asked = Instant::now();
                 if is_alive(&link, process, limit) {
-                    limit = LIMIT;
+                    // The first answer waits for another card.
+                    if limit != LIMIT_AT_FIRST {
+                        slowest = (slowest - slowest / FORGET).max(asked.elapsed());
+                    }
+                    limit = limit_after(slowest);
                     continue;
                 }
                 // It may have been told to stop meanwhile.
@@ -56,6 +67,11 @@ impl Watchdog {
         std::thread::Builder::new().name("watchdog".into()).spawn(body)?;
         Ok(Self { _stop: stop })
     }
+}
+
+/// How long a card may stand still whose slowest answer took so long.
+fn limit_after(slowest: Duration) -> Duration {
+    (slowest * SLOW_TIMES).clamp(LIMIT, LIMIT_SLOW)
 }
 
 /// Does the card answer, however late, before it has stood still for so long?
@@ -91,6 +107,12 @@ mod tests {
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
     use super::*;
+
+    #[test]
+    fn a_card_on_a_slow_machine_has_more_time() {
+        let limit = |ms| limit_after(Duration::from_millis(ms)).as_millis();
+        assert_eq!((limit(1), limit(63), limit(200), limit(9000)), (630, 630, 2000, 4000));
+    }
 
     #[test]
     fn who_has_ended_is_not_there() {

@@ -82,6 +82,45 @@ fn a_pool_that_grows_and_shrinks() {
     cases.end(&mut stage);
 }
 
+/// A pool that has no process until somebody comes, and none again a moment later, as hosts of many
+/// small sites have it. The page is kept although the request has waited for what a process does at
+/// its start.
+#[test]
+fn a_pool_that_is_empty_at_rest() {
+    const EMPTY: &str = "pm = ondemand\npm.process_idle_timeout = 1s";
+    const ONCE: &str = "pm = ondemand\npm.process_idle_timeout = 1s\npm.max_requests = 1";
+    for (pool, pause) in [(EMPTY, Duration::from_millis(2200)), (ONCE, Duration::from_millis(30))] {
+        let options = &["--path=pattern = '/kept*', recheck = '1m'"];
+        let mut stage =
+            Stage::start(&Setup { pool, workers: 4, options, ..Setup::default() }, |_| {});
+        let mut cases = Cases::default();
+        let account = "posix_getpwnam('nobody')['name']";
+        let read = "file_get_contents('@FOLDER@/data/text')";
+        stage.script("kept.php", &format!("<?php echo {account}, ' ', {read};"));
+        stage.write("data/text", "first");
+        let visit = |text: &str| {
+            std::thread::sleep(pause);
+            assert_eq!(stage.get("/kept.php"), format!("nobody {text}"));
+        };
+        cases.run("a page is kept", || {
+            let before = stage.counters()["hits_dynamic"];
+            let visits = (1..=12).find(|_| {
+                visit("first");
+                stage.counters()["hits_dynamic"] > before
+            });
+            println!("  a hit at visit {visits:?}");
+            assert!(visits.is_some(), "{:#?}", stage.counters());
+        });
+        cases.run("a change shows", || {
+            for number in 0..3 {
+                stage.write("data/text", &number.to_string());
+                visit(&number.to_string());
+            }
+        });
+        cases.end(&mut stage);
+    }
+}
+
 /// `--recheck` where nobody says another.
 const T_AT_FIRST: Duration = Duration::from_secs(1);
 /// For executions and the machine's other work.

@@ -5,7 +5,7 @@
 //! longer where their paths start: that is where those of the process start that takes the
 //! requests, because one that goes elsewhere (chroot, another namespace) ends all that is kept.
 //! Their working directories [`History`](crate::witnesses::history::History) knows; the folders
-//! that they open are remembered here.
+//! that they open are remembered here ([`Folders`]).
 //!
 //! What such a program has read is in its memory, but nobody asks it for anything later, as a rule.
 //! It counts only for requests that came after the program was started, and while it is there: a
@@ -13,25 +13,21 @@
 
 use std::collections::HashMap;
 
-use crate::witnesses::event::{EventKind, Identity, LookupEvent};
+use crate::witnesses::event::LookupEvent;
+use crate::witnesses::folders::Folders;
 
 /// Processes that are followed. What others do cannot be looked up again once they are gone, and
 /// pages that depend on it are not kept.
 const OFFSPRING_MAX: usize = 4096;
-/// Folders of one that are known.
-const FOLDERS_MAX: usize = 256;
 /// Files that all of them have read, as far as they are put by.
 const READINGS_MAX: usize = 16_384;
-
-const S_IFMT: u16 = 0o170_000;
-const S_IFDIR: u16 = 0o040_000;
 
 #[derive(Debug, Default)]
 struct Program {
     starter: u32,
     started_ns: u64,
     readings: Vec<LookupEvent>,
-    folders: HashMap<Identity, Box<[u8]>>,
+    folders: Folders,
 }
 
 /// Programs that a process of the server runs for the request that it works on (CGI, `exec`,
@@ -102,29 +98,12 @@ impl Offspring {
     pub(crate) fn mark(&mut self, event: &mut LookupEvent) {
         let Some(program) = self.programs.get_mut(&event.tgid) else { return };
         event.starter = program.starter;
-        if !matches!(event.kind, EventKind::Lookup | EventKind::Removed | EventKind::Moved) {
-            return;
-        }
-        if event.kind == EventKind::Moved {
-            // Relative ones meant something else.
-            program.folders.retain(|_, path| path.starts_with(b"/"));
-        }
-        if let Some(directory) = event.directory.take_if(|_| !event.path.starts_with(b"/")) {
-            match program.folders.get(&directory) {
-                Some(folder) => {
-                    event.path = [folder, &b"/"[..], &event.path].concat().into();
-                    event.dirfd = libc::AT_FDCWD;
-                }
-                None => event.directory = Some(directory),
-            }
-        }
-        if let Some(inode) = event.inode.filter(|_| event.mode & S_IFMT == S_IFDIR)
-            && event.kind == EventKind::Lookup
-            && event.dirfd == libc::AT_FDCWD
-            && !event.incomplete
-            && (program.folders.len() < FOLDERS_MAX || program.folders.contains_key(&inode))
+        program.folders.follow(event);
+        if event.folder.is_some()
+            && let Some(path) = event.path_from_folder()
         {
-            program.folders.insert(inode, event.path.clone());
+            event.path = path;
+            event.dirfd = libc::AT_FDCWD;
         }
     }
 }
@@ -132,6 +111,7 @@ impl Offspring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::witnesses::event::{EventKind, Identity};
 
     const PROGRAM: u32 = 70;
     const STARTER: u32 = 7;
@@ -142,7 +122,7 @@ mod tests {
     }
 
     fn opened(path: &[u8]) -> LookupEvent {
-        LookupEvent { inode: Some(FOLDER), mode: S_IFDIR | 0o755, ..lookup(path) }
+        LookupEvent { inode: Some(FOLDER), mode: 0o040_755, ..lookup(path) }
     }
 
     fn below(path: &[u8]) -> LookupEvent {
@@ -174,8 +154,8 @@ mod tests {
         marked(&mut offspring, opened(b"/srv/lib"));
         let known = marked(&mut offspring, below(b"x"));
         assert_eq!(
-            (&*known.path, known.dirfd, known.directory),
-            (&b"/srv/lib/x"[..], libc::AT_FDCWD, None)
+            (&*known.path, known.dirfd, known.folder.as_deref()),
+            (&b"/srv/lib/x"[..], libc::AT_FDCWD, Some(&b"/srv/lib"[..]))
         );
         // A relative one is good until the program goes elsewhere.
         marked(&mut offspring, opened(b"lib"));

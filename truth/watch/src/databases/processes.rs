@@ -5,20 +5,19 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nicache_coherence::RevisionTable;
 
 use crate::databases::database::Database;
 use crate::databases::kinds;
 use crate::processes::{parent_in, processes, sockets_of};
+use crate::witnesses::notes::Notes;
 
 /// Processes of database servers whose statements the kernel shows: looks for those that run
 /// already.
 #[derive(Clone, Debug)]
 pub struct DatabaseProcesses {
-    pub(crate) map: Arc<MapHandle>,
+    pub(crate) notes: Notes,
 }
 
 impl DatabaseProcesses {
@@ -30,13 +29,13 @@ impl DatabaseProcesses {
                 let name =
                     std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
                 if let Some(kind) = kinds::by_process_name(&name) {
-                    self.map
-                        .update(&process.to_ne_bytes(), &kind.number().to_ne_bytes(), MapFlags::ANY)
-                        .map_err(|error| {
+                    self.notes.note(&process.to_ne_bytes(), &kind.number().to_ne_bytes()).map_err(
+                        |error| {
                             io::Error::other(format!(
                                 "following the database server {process}: {error}"
                             ))
-                        })?;
+                        },
+                    )?;
                     table.announce_database(process);
                 }
             }
@@ -46,7 +45,7 @@ impl DatabaseProcesses {
 
     /// Are the statements that the process receives seen?
     pub fn contains(&self, process: u32) -> bool {
-        matches!(self.map.lookup(&process.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+        matches!(self.notes.find([u64::from(process), 0]), Ok(Some(_)))
     }
 
     /// The servers, by their first processes.

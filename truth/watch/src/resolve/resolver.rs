@@ -295,7 +295,9 @@ impl Resolver {
         }
     }
 
-    /// Resolves the path of an event in its process's own root and directory.
+    /// Resolves the path of an event in its process's own root and directory. If it starts at a
+    /// descriptor that is closed, it is resolved from the folder that this was, as long as the path
+    /// by which the process had opened that leads there still.
     ///
     /// # Errors
     /// [`RefusalReason::Io`] if the process is gone, its `dirfd` means something else by now, or
@@ -305,17 +307,34 @@ impl Resolver {
             return Err(RefusalReason::Io);
         }
         let dirfd = if event.path.starts_with(b"/") { libc::AT_FDCWD } else { event.dirfd };
-        let base = self.base(event, dirfd)?;
-        let Some(split) = event
-            .path
-            .iter()
-            .rposition(|&byte| byte == b'/')
-            .filter(|&at| at + 1 < event.path.len())
-        else {
-            let walk = self.start(&base, &event.path)?;
-            return self.walk(&base, walk, &event.path, event.nofollow);
+        let Some(folder) = &event.folder else {
+            return self.resolve_at(event, dirfd, &event.path);
         };
-        let (prefix, name) = event.path.split_at(split + 1);
+        if dirfd != libc::AT_FDCWD && self.base(event, dirfd).is_ok() {
+            return self.resolve_at(event, dirfd, &event.path);
+        }
+        let path = event.path_from_folder().ok_or(RefusalReason::Io)?;
+        let now = self.resolve_at(event, libc::AT_FDCWD, &[folder, &b"/"[..]].concat())?;
+        if now.found().map(|node| node.identity) != event.directory {
+            return Err(RefusalReason::Io);
+        }
+        self.resolve_at(event, libc::AT_FDCWD, &path)
+    }
+
+    fn resolve_at(
+        &mut self,
+        event: &LookupEvent,
+        dirfd: i32,
+        path: &[u8],
+    ) -> Result<Walk, RefusalReason> {
+        let base = self.base(event, dirfd)?;
+        let Some(split) =
+            path.iter().rposition(|&byte| byte == b'/').filter(|&at| at + 1 < path.len())
+        else {
+            let walk = self.start(&base, path)?;
+            return self.walk(&base, walk, path, event.nofollow);
+        };
+        let (prefix, name) = path.split_at(split + 1);
         let origin = match prefix.starts_with(b"/") {
             true => Origin::Root(base.root.identity, base.root.mount),
             false => Origin::Process(event.owner(), dirfd),

@@ -67,6 +67,7 @@ use crate::statements::remote::RemoteDatabase;
 use crate::verdicts::dynamic::{DynamicSources, Seen, may_be_decided, survey_dynamic};
 use crate::verdicts::records::{Looked, Record, Records};
 use crate::witnesses::event::{EventKind, LookupEvent, RequestStep};
+use crate::witnesses::folders::FoldersByProcess;
 use crate::witnesses::history::History;
 use crate::witnesses::members::{Members, Outsiders};
 use crate::witnesses::witness::{Drained, UntoldFile, Witness};
@@ -110,6 +111,7 @@ pub struct Registrar {
     /// The server has sent what it did not look up.
     keeps_files: bool,
     offspring: Offspring,
+    folders: FoldersByProcess,
     listeners: Listeners,
     sessions: SessionFiles,
     data: DataFolders,
@@ -146,6 +148,7 @@ impl Registrar {
             openings: Openings::default(),
             keeps_files: false,
             offspring: Offspring::default(),
+            folders: FoldersByProcess::default(),
             listeners: Listeners::default(),
             sessions: SessionFiles::default(),
             data: DataFolders::default(),
@@ -255,6 +258,11 @@ impl Registrar {
         self.table.set_strict_sql(self.databases.functions_may_write(), None);
     }
 
+    /// Can it vouch for nothing any longer, because its witness no longer sees everything?
+    pub fn is_blind(&self) -> bool {
+        self.witness.is_blind()
+    }
+
     /// Ends the lease at once: nobody vouches any longer.
     pub fn end_lease(&mut self) {
         self.table.renew_lease(0);
@@ -312,13 +320,16 @@ impl Registrar {
             (&self.table, &mut self.databases, &mut self.attribution);
         let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
         let pace = &self.pace;
-        let (offspring, older) = (&mut self.offspring, &mut self.older);
+        let (offspring, older, folders) = (&mut self.offspring, &mut self.older, &mut self.folders);
         let drained = self.witness.drain(&mut |mut event| {
             *events += 1;
             if let Some(older) = older {
                 older.observe(&event, now_ns());
             }
             offspring.mark(&mut event);
+            if event.starter == 0 {
+                folders.follow(&mut event);
+            }
             match event.kind {
                 EventKind::Sql(sql) => databases.observe(&event, sql),
                 EventKind::DatabaseStarted(kind) => {
@@ -335,6 +346,7 @@ impl Registrar {
                         RequestStep::Gone => {
                             history.forget_process(event.tgid);
                             openings.forget_process(event.tgid);
+                            folders.forget_process(event.tgid);
                             if offspring.forget(event.tgid) {
                                 retained.forget_reader(event.tgid);
                             }
@@ -379,6 +391,7 @@ impl Registrar {
             self.history.forget_directories();
             self.sessions.forget_files();
             self.offspring.forget_folders();
+            self.folders.clear();
             self.databases.handle_lost(now_ns());
             self.take_untold_files();
         }

@@ -36,7 +36,8 @@ pub trait Operator {
 }
 
 /// Serves cards, each until it closes its end of its socket (SOCK_SEQPACKET), until there is
-/// neither a card nor an operator to bring one. The lease ends with the loop.
+/// neither a card nor an operator to bring one, or the witness no longer sees everything. The lease
+/// ends with the loop.
 ///
 /// A datagram that is not a [`Question`] ends a card's service, too: it is not the card that it
 /// should be.
@@ -64,6 +65,9 @@ fn serve(
     while !cards.is_empty() || operator.is_some() {
         registrar.handle_time();
         registrar.handle_events();
+        if registrar.is_blind() {
+            return Ok(());
+        }
         let is_asked = {
             let asked = operator.as_ref().map(|operator| operator.socket());
             let mut sockets: Vec<_> =
@@ -180,5 +184,47 @@ fn send(socket: BorrowedFd<'_>, message: &[u8]) -> rustix::io::Result<()> {
             Err(Errno::AGAIN) => return Ok(()),
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_coherence::RevisionTable;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::witnesses::event::LookupEvent;
+    use crate::witnesses::witness::{Coverage, Drained, Witness};
+
+    struct Blind(Coverage);
+
+    impl Witness for Blind {
+        fn drain(&mut self, _handle: &mut dyn FnMut(LookupEvent)) -> Drained {
+            Drained::Corrupt
+        }
+
+        fn coverage(&self) -> &Coverage {
+            &self.0
+        }
+
+        fn sees_everybody(&self) -> bool {
+            true
+        }
+
+        fn is_blind(&self) -> bool {
+            true
+        }
+    }
+
+    /// So another watcher takes its place, although the card is still there.
+    #[test]
+    fn a_watcher_whose_witness_is_blind_ends() {
+        let table = RevisionTable::on_heap();
+        let mut registrar = Registrar::new(table.clone(), Box::new(Blind(Coverage::default())));
+        let (card, _end) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        run_watcher(&mut registrar, vec![card], None).unwrap();
+        assert!(!table.lease_holds(1), "nobody vouches any longer");
     }
 }

@@ -218,6 +218,8 @@ pub struct LookupEvent {
     pub open_flags: u32,
     /// The directory that `dirfd` stood for.
     pub directory: Option<Identity>,
+    /// The path by which the process had opened that directory, if it is known.
+    pub folder: Option<Box<[u8]>>,
     /// The path is cut or could not be read.
     pub incomplete: bool,
     /// A symbolic link at the end is not followed.
@@ -345,6 +347,15 @@ impl LookupEvent {
         self.dirfd == libc::AT_FDCWD && !self.path.starts_with(b"/") && !self.path.is_empty()
     }
 
+    /// The path, if need be from the [folder](LookupEvent::folder) that it starts at; `None`: that
+    /// is not known.
+    pub(crate) fn path_from_folder(&self) -> Option<Box<[u8]>> {
+        if self.path.starts_with(b"/") || self.dirfd == libc::AT_FDCWD {
+            return Some(self.path.clone());
+        }
+        Some([self.folder.as_ref()?, &b"/"[..], &self.path].concat().into())
+    }
+
     /// Reads a record; `None` if it is none that `ebpf/witness.bpf.c` or `preload/report.c` writes.
     pub fn decode(record: &[u8]) -> Option<Self> {
         let head = record.get(..HEAD_BYTES)?;
@@ -437,6 +448,7 @@ impl LookupEvent {
             changed_ns,
             stillness,
             open_flags: u32_at(offset_of!(Head, open_flags))?,
+            folder: None,
             directory: identity(
                 FLAG_DIRECTORY,
                 offset_of!(Head, dir_dev),
@@ -479,6 +491,7 @@ impl LookupEvent {
             stillness: Stillness::default(),
             open_flags: 0,
             directory: None,
+            folder: None,
             incomplete: false,
             nofollow: false,
             own_root: false,

@@ -58,7 +58,15 @@ impl History {
             && let Some(known) = known
         {
             match known {
-                Some(directory) => event.path = [directory, &b"/"[..], &event.path].concat().into(),
+                Some(directory) => {
+                    let below = |path: &[u8]| [directory, &b"/"[..], path].concat().into();
+                    event.path = below(&event.path);
+                    if let Some(folder) =
+                        event.folder.as_mut().filter(|path| !path.starts_with(b"/"))
+                    {
+                        *folder = below(folder);
+                    }
+                }
                 None => event.incomplete = true,
             }
         }

@@ -12,16 +12,17 @@ use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
-use nicache_kernel::{
-    ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, calls_programs_at_functions, missed_runs,
-    verified_instructions,
-};
+use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, verified_instructions};
 
 use crate::databases::processes::DatabaseProcesses;
 use crate::witnesses::event::{Identity, LookupEvent, split_changed_ns};
+use crate::witnesses::gaps;
 use crate::witnesses::mappings::Mappings;
 use crate::witnesses::members::Members;
+use crate::witnesses::notes::{self, Notes, NotesOf};
+use crate::witnesses::overseer::{Blindness, Loaded, Overseer};
 use crate::witnesses::ring::LookupRing;
+use crate::witnesses::tracefs::with_tracefs;
 use crate::witnesses::witness::{Coverage, Drained, UntoldFile, Witness};
 
 /// Why the witnesses could not be put in place.
@@ -53,7 +54,9 @@ pub struct KernelWatcher {
     links: Vec<OwnedFd>,
     programs: Vec<WitnessProgram>,
     functions_refused: Option<String>,
-    unpreempted: Vec<(String, OwnedFd)>,
+    at_functions: bool,
+    has_gaps: bool,
+    loaded: Vec<Loaded>,
     coverage: Coverage,
     databases: DatabaseProcesses,
     untold_files: Arc<MapHandle>,
@@ -76,18 +79,13 @@ pub struct KernelWitness {
     untold_files: Arc<MapHandle>,
     mappings: Mappings,
     coverage: Coverage,
-    /// Programs that may not be passed over.
-    unpreempted: Vec<(String, OwnedFd)>,
-    looked_ns: u64,
-    is_blind: bool,
+    overseer: Overseer,
 }
-
-/// Between two looks whether a program was passed over.
-const LOOK_NS: u64 = 500_000_000;
 
 impl Witness for KernelWitness {
     fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
-        match self.is_blind {
+        tell(self.overseer.handle_gaps());
+        match self.overseer.is_blind() {
             true => Drained::Corrupt,
             false => self.ring.drain(handle),
         }
@@ -101,32 +99,12 @@ impl Witness for KernelWitness {
         true
     }
 
-    fn handle_time(&mut self, table: &RevisionTable, now_ns: u64) {
-        if self.is_blind || now_ns < self.looked_ns + LOOK_NS || self.unpreempted.is_empty() {
-            return;
-        }
-        self.looked_ns = now_ns;
-        let has_missed =
-            |program: &OwnedFd| missed_runs(program.as_fd()).is_none_or(|runs| runs > 0);
-        if !calls_programs_at_functions() {
-            tracing::warn!(
-                "the kernel no longer calls witnesses (kernel.ftrace_enabled is 0). From here on nothing is cached. Start nicache again, and it watches in \
-                 another way; or set it to 1 before"
-            );
-        } else if let Some((program, file)) =
-            self.unpreempted.iter().find(|(_, program)| has_missed(program))
-        {
-            tracing::warn!(
-                program,
-                runs = missed_runs(file.as_fd()),
-                "the kernel has passed over a witness: it now stops in the middle of its own work (preempt=full or lazy). From here on nothing is cached. \
-                 Start nicache again, and it watches in another way"
-            );
-        } else {
-            return;
-        }
-        self.is_blind = true;
-        table.record_change(SourceSlot::EVERYTHING);
+    fn handle_time(&mut self, _table: &RevisionTable, now_ns: u64) {
+        tell(self.overseer.handle_time(now_ns));
+    }
+
+    fn is_blind(&self) -> bool {
+        self.overseer.is_blind()
     }
 
     fn sees_writers_of(&self, file: Identity) -> bool {
@@ -141,6 +119,12 @@ impl Witness for KernelWitness {
             .filter_map(take)
             .filter_map(|(key, value)| untold_file(&key, &value))
             .collect()
+    }
+}
+
+fn tell(blindness: Option<Blindness>) {
+    if let Some(blindness) = blindness {
+        tracing::warn!("{blindness}. Nothing is cached until another watcher is there");
     }
 }
 
@@ -171,7 +155,34 @@ impl KernelWatcher {
     /// See [`WatchError`]. Nothing stays behind.
     pub fn load(server_netns: u32) -> Result<Self, WatchError> {
         check_capabilities()?;
+        Self::load_on(Kernel::read(ASSUMPTIONS)?, server_netns)
+    }
+
+    /// The same, in the way for a kernel that stops tasks in the middle of witnesses (Linux 7.3),
+    /// which runs on others, too.
+    ///
+    /// # Errors
+    /// See [`WatchError`]. Nothing stays behind.
+    pub fn load_expecting_stops(server_netns: u32) -> Result<Self, WatchError> {
+        check_capabilities()?;
         let mut kernel = Kernel::read(ASSUMPTIONS)?;
+        kernel.expect_stops();
+        Self::load_on(kernel, server_netns)
+    }
+
+    fn load_on(mut kernel: Kernel, server_netns: u32) -> Result<Self, WatchError> {
+        for _ in 0..LOADS_MAX {
+            let watcher = Self::load_once(&mut kernel, server_netns)?;
+            // What is there already was taken up by system calls that may blind the witnesses
+            // (`ebpf/notes.h`); and one may have been under way when they were attached.
+            if !watcher.overseer()?.has_missed() {
+                return Ok(watcher);
+            }
+        }
+        Err(WatchError::Refused("it passes over witnesses again and again".into()))
+    }
+
+    fn load_once(kernel: &mut Kernel, server_netns: u32) -> Result<Self, WatchError> {
         let findings = kernel.findings(ASSUMPTIONS);
         let (mut watcher, mut log) = with_log(|| attach(&findings, coverage_of(&findings)?));
         let mut functions_refused = None;
@@ -235,14 +246,18 @@ impl KernelWatcher {
             untold_files: Arc::clone(&self.untold_files),
             mappings: self.mappings.clone(),
             coverage: self.coverage.clone(),
-            unpreempted: self
-                .unpreempted
-                .iter()
-                .map(|(name, program)| Ok((name.clone(), program.try_clone()?)))
-                .collect::<io::Result<_>>()?,
-            looked_ns: 0,
-            is_blind: false,
+            overseer: self.overseer()?,
         })
+    }
+
+    /// Who looks after the programs, for whoever has no [`KernelWatcher::witness`].
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn overseer(&self) -> io::Result<Overseer> {
+        let copy = |(name, program): &Loaded| Ok((name.clone(), program.try_clone()?));
+        let programs = self.loaded.iter().map(copy).collect::<io::Result<_>>()?;
+        Ok(Overseer::new(self.table()?, programs, self.at_functions, self.has_gaps))
     }
 
     /// The control page, for [`RevisionTable::map`].
@@ -311,11 +326,17 @@ fn coverage_of(findings: &Findings) -> Result<Coverage, AttachError> {
     })
 }
 
+/// Where the kernel stops tasks in the middle of witnesses, one may be passed over at the start.
+const LOADS_MAX: usize = 5;
+
+const UNGUARDED: &str = "it stops tasks in the middle of witnesses, and does not show when (one with CONFIG_KALLSYMS_ALL does)";
+
 enum AttachError {
     Lacking(Vec<String>),
     Libbpf(libbpf_rs::Error),
     Io(io::Error),
     Absent(&'static str),
+    Unguarded,
 }
 
 impl From<libbpf_rs::Error> for AttachError {
@@ -337,6 +358,7 @@ impl fmt::Display for AttachError {
             Self::Libbpf(error) => write!(formatter, "{error}"),
             Self::Io(error) => write!(formatter, "{error}"),
             Self::Absent(name) => write!(formatter, "{name} is not in the program"),
+            Self::Unguarded => write!(formatter, "{UNGUARDED}"),
         }
     }
 }
@@ -347,6 +369,7 @@ impl AttachError {
             Self::Lacking(what) => WatchError::Lacking(what),
             Self::Io(error) => WatchError::Io(error),
             Self::Absent(name) => WatchError::Refused(format!("{name} is not in the program")),
+            Self::Unguarded => WatchError::Refused(UNGUARDED.into()),
             // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the
             // process.
             Self::Libbpf(error)
@@ -360,28 +383,33 @@ impl AttachError {
 }
 
 fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, AttachError> {
+    match findings.stops_at_tracepoints {
+        true => with_tracefs(|| attach_here(findings, coverage))?,
+        false => attach_here(findings, coverage),
+    }
+}
+
+fn attach_here(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, AttachError> {
     let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
     let is_taken = |name: &OsStr| name.to_str().is_some_and(|name| findings.takes(name));
     for mut program in open.progs_mut() {
         let is_taken = is_taken(program.name());
         program.set_autoload(is_taken);
     }
-    set_seen_writes(&mut open, findings)?;
+    set_constants(&mut open, findings)?;
     let object = open.load()?;
-    let (mut links, mut programs, mut unpreempted) = (Vec::new(), Vec::new(), Vec::new());
-    for program in object.progs_mut() {
-        if is_taken(program.name()) {
-            let verified = verified_instructions(program.as_fd()).unwrap_or(0);
-            programs.push(WitnessProgram {
-                name: program.name().to_string_lossy().into_owned(),
-                verified,
-            });
+    gaps::guard(&object, findings).map_err(|gaps::Unguarded| AttachError::Unguarded)?;
+    let (mut links, mut programs, mut loaded) = (Vec::new(), Vec::new(), Vec::new());
+    let mut taken: Vec<_> = object.progs_mut().filter(|program| is_taken(program.name())).collect();
+    taken.sort_by_key(|program| !program.name().to_str().is_some_and(gaps::comes_first));
+    for program in taken {
+        let verified = verified_instructions(program.as_fd()).unwrap_or(0);
+        let name = program.name().to_string_lossy().into_owned();
+        if gaps::is_attached(&name) {
             links.push(program.attach()?.as_fd().try_clone_to_owned()?);
-            let name = program.name().to_string_lossy().into_owned();
-            if findings.unpreempted.contains(&name.as_str()) {
-                unpreempted.push((name, program.as_fd().try_clone_to_owned()?));
-            }
+            loaded.push((name.clone(), program.as_fd().try_clone_to_owned()?));
         }
+        programs.push(WitnessProgram { name, verified });
     }
     let map = |name: &'static str| -> Result<OwnedFd, AttachError> {
         let map = object
@@ -397,6 +425,14 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
             .ok_or(AttachError::Absent(name))?;
         Ok(Arc::new(MapHandle::try_from(&map)?))
     };
+    let reader = object
+        .progs()
+        .find(|program| program.name() == OsStr::new(notes::READER))
+        .ok_or(AttachError::Absent(notes::READER))?;
+    let reader = Arc::new(reader.as_fd().try_clone_to_owned()?);
+    let notes = |name: &'static str, of: NotesOf| -> Result<Notes, AttachError> {
+        Ok(Notes::new(handle(name)?, Arc::clone(&reader), of))
+    };
     Ok(KernelWatcher {
         control: map("control")?,
         revisions: map("revisions")?,
@@ -404,12 +440,17 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         links,
         programs,
         functions_refused: None,
-        unpreempted,
+        at_functions: !findings.unpreempted.is_empty(),
+        has_gaps: findings.stops_at_tracepoints,
+        loaded,
         coverage,
-        databases: DatabaseProcesses { map: handle("databases")? },
+        databases: DatabaseProcesses { notes: notes("databases", NotesOf::Databases)? },
         untold_files: handle("untold_files")?,
-        mappings: Mappings { map: handle("mapped_files")? },
-        members: Members { members: handle("members")?, names: handle("member_names")? },
+        mappings: Mappings { notes: notes("mapped_files", NotesOf::Mappings)? },
+        members: Members {
+            members: notes("members", NotesOf::Members)?,
+            names: handle("member_names")?,
+        },
     })
 }
 
@@ -425,22 +466,31 @@ const WRITERS: [(&str, u32); 7] = [
     ("nfs_file_write", 64),
 ];
 
-/// Tells the programs which of them are there (`seen_writes` in `ebpf/calls.h`).
-fn set_seen_writes(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {
-    const NAME: &str = ".rodata.calls";
+/// Tells the programs what they cannot see for themselves.
+fn set_constants(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {
     let seen = WRITERS
         .iter()
         .filter(|(name, _)| findings.takes(name))
         .fold(0, |seen, (_, bit)| seen | bit);
+    // `seen_writes` in `ebpf/calls.h`, `is_stoppable` in `ebpf/table.h`.
+    set_constant(object, ".rodata.calls", seen)?;
+    set_constant(object, ".rodata.gaps", u32::from(findings.stops_at_tracepoints))
+}
+
+fn set_constant(
+    object: &mut OpenObject,
+    section: &'static str,
+    value: u32,
+) -> Result<(), AttachError> {
     let mut map = object
         .maps_mut()
-        .find(|map| map.name() == OsStr::new(NAME))
-        .ok_or(AttachError::Absent(NAME))?;
-    let value = map
+        .find(|map| map.name() == OsStr::new(section))
+        .ok_or(AttachError::Absent(section))?;
+    let place = map
         .initial_value_mut()
-        .and_then(|value| value.first_chunk_mut())
-        .ok_or(AttachError::Absent(NAME))?;
-    *value = u32::to_ne_bytes(seen);
+        .and_then(|place| place.first_chunk_mut())
+        .ok_or(AttachError::Absent(section))?;
+    *place = u32::to_ne_bytes(value);
     Ok(())
 }
 

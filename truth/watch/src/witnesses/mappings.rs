@@ -6,12 +6,10 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
-
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::processes::processes;
 use crate::witnesses::event::Identity;
+use crate::witnesses::notes::Notes;
 
 /// Inode number of the PID namespace in which all processes are seen (linux/proc_ns.h).
 const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
@@ -25,7 +23,7 @@ const UNKNOWN: [u8; KEY_BYTES] = [0; KEY_BYTES];
 /// looks for mappings that are there already.
 #[derive(Clone, Debug)]
 pub(crate) struct Mappings {
-    pub(crate) map: Arc<MapHandle>,
+    pub(crate) notes: Notes,
 }
 
 impl Mappings {
@@ -63,13 +61,12 @@ impl Mappings {
 
     /// Is it certain that nobody stores to the file?
     pub(crate) fn has_none_of(&self, file: Identity) -> bool {
-        let value = |key: &[u8]| self.map.lookup(key, MapFlags::ANY);
-        matches!(value(&UNKNOWN), Ok(Some(unknown)) if unknown == [0])
-            && matches!(value(&key(file)), Ok(None))
+        matches!(self.notes.find([0; 2]), Ok(Some(0)))
+            && matches!(self.notes.find([file.ino, u64::from(file.dev)]), Ok(None))
     }
 
     fn note(&self, key: [u8; KEY_BYTES], is_there: bool) -> io::Result<()> {
-        let noted = self.map.update(&key, &[u8::from(is_there)], MapFlags::ANY);
+        let noted = self.notes.note(&key, &[u8::from(is_there)]);
         noted.map_err(|error| io::Error::other(format!("noting files that are mapped: {error}")))
     }
 }

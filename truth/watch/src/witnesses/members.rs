@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::witnesses::notes::Notes;
+
 /// Longest name, in bytes: that of the kernel's key, without the end.
 pub const MEMBER_NAME_BYTES_MAX: usize = NAME_BYTES - 1;
 
@@ -35,7 +37,7 @@ pub enum MemberName {
 /// The members, as the kernel knows them.
 #[derive(Clone, Debug)]
 pub struct Members {
-    pub(crate) members: Arc<MapHandle>,
+    pub(crate) members: Notes,
     pub(crate) names: Arc<MapHandle>,
 }
 
@@ -52,7 +54,7 @@ impl Members {
 
     /// Is the process one?
     pub fn contains(&self, process: u32) -> bool {
-        matches!(self.members.lookup(&process.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+        matches!(self.members.find([u64::from(process), 0]), Ok(Some(_)))
     }
 }
 

@@ -79,6 +79,11 @@ pub trait Witness: Send {
     /// Called every 50 ms or so.
     fn handle_time(&mut self, _table: &RevisionTable, _now_ns: u64) {}
 
+    /// Does it no longer see everything, for good? Then another watcher is needed.
+    fn is_blind(&self) -> bool {
+        false
+    }
+
     /// Up to this time (CLOCK_MONOTONIC) there were programs of the server that the witness does
     /// not see; `u64::MAX`: there may be one now.
     fn blind_until_ns(&self) -> u64 {

@@ -13,7 +13,36 @@ use std::time::Duration;
 
 use nicache_coherence::SourceSlot;
 use nicache_namespaces::Namespace;
+use nicache_watch::{KernelWatcher, WatchError};
 use tempfile::TempDir;
+
+/// Set: the tests run in the way for kernels that stop tasks in the middle of witnesses.
+const EXPECT_STOPS: &str = "NICACHE_EXPECT_STOPS";
+
+/// The kernel's witnesses, in the way that these tests are run for.
+pub(crate) fn load(netns: u32) -> Result<KernelWatcher, WatchError> {
+    match std::env::var_os(EXPECT_STOPS) {
+        Some(_) => KernelWatcher::load_expecting_stops(netns),
+        None => KernelWatcher::load(netns),
+    }
+}
+
+/// Runs all tests of this program but `itself` in the way for kernels that stop tasks in the middle
+/// of witnesses.
+pub(crate) fn run_all_expecting_stops(itself: &str) {
+    if std::env::var_os(EXPECT_STOPS).is_some() {
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--skip", itself])
+        .env(EXPECT_STOPS, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{said}");
+    assert!(!text.contains(" 0 passed"), "{text}");
+}
 
 /// A fresh directory on ext4, removed at the end.
 pub(crate) fn directory_on_ext4() -> TempDir {

@@ -13,3 +13,8 @@ mod overlays;
 mod reinstatements;
 mod scene;
 mod unsettled;
+
+#[test]
+fn all_hold_where_the_kernel_stops_tasks_in_witnesses() {
+    common::run_all_expecting_stops("all_hold_where_the_kernel_stops_tasks_in_witnesses");
+}

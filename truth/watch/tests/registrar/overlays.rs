@@ -61,7 +61,7 @@ fn on(kind: &'static str, more: &'static str, test: impl FnOnce(&Overlay) + Send
 }
 
 fn kinds() -> Vec<&'static str> {
-    let watcher = nicache_watch::KernelWatcher::load(0).unwrap();
+    let watcher = crate::common::load(0).unwrap();
     let coverage = watcher.coverage();
     let kinds = [
         ("ext4", coverage.ext4),

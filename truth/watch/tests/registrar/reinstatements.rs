@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nicache_coherence::{
@@ -179,6 +180,11 @@ fn an_entry_goes_when_its_path_or_its_file_changes() {
     }
 }
 
+/// An entry of an access control list that names nobody.
+fn allows(tag: u16, permissions: u16) -> Vec<u8> {
+    [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &[0xff; 4]].concat()
+}
+
 /// Strangers do so all day: a backup, a package that is installed, a database in a container.
 #[test]
 fn an_entry_is_not_looked_at_when_something_elsewhere_changes() {
@@ -186,9 +192,28 @@ fn an_entry_is_not_looked_at_when_something_elsewhere_changes() {
     let path = scene.write("site/page", b"hello");
     let elsewhere = scene.write("elsewhere/file", b"a file");
     let entry = scene.entry(&path);
-    let changes: [(&str, &dyn Fn()); 2] = [
+    let (folder, copy) = (elsewhere.parent().unwrap(), scene.path("copy"));
+    let flags = rustix::fs::XattrFlags::empty();
+    let changes: [(&str, &dyn Fn()); 8] = [
         ("a file's list", &|| set_list(&elsewhere)),
-        ("a directory's list", &|| set_list(elsewhere.parent().unwrap())),
+        ("a directory's list", &|| set_list(folder)),
+        ("a file's list, by its path", &|| set_list_by_path(&elsewhere)),
+        ("a directory's list, by its path", &|| set_list_by_path(folder)),
+        ("a list that says what the mode says", &|| {
+            let list = [&[2, 0, 0, 0][..], &allows(1, 6), &allows(4, 4), &allows(32, 4)].concat();
+            for _ in 0..2 {
+                rustix::fs::setxattr(&elsewhere, "system.posix_acl_access", &list, flags).unwrap();
+            }
+        }),
+        ("a note", &|| rustix::fs::setxattr(&elsewhere, "user.note", b"note", flags).unwrap()),
+        // The kernel has no change times for these; what starts services writes such notes.
+        ("a note on a process", &|| {
+            let _ = rustix::fs::setxattr("/sys/fs/cgroup", "trusted.note", b"note", flags);
+        }),
+        ("cp -a", &|| {
+            let status = Command::new("cp").arg("-a").args([folder, &copy]).status().unwrap();
+            assert!(status.success());
+        }),
     ];
     for (what, change) in changes {
         // Another test may change everything at the same moment.

@@ -58,7 +58,7 @@ impl<S> Scene<S> {
     /// With a server whose network namespace this is.
     pub(crate) fn of(server: S, netns: u32) -> Self {
         let root = directory_on_ext4();
-        let watcher = KernelWatcher::load(netns).unwrap();
+        let watcher = crate::common::load(netns).unwrap();
         assert!(watcher.coverage().ext4, "missing: {:?}", watcher.coverage().missing);
         let table = Arc::new(watcher.table().unwrap());
         let witness = Box::new(watcher.witness().unwrap());

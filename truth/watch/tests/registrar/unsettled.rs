@@ -101,7 +101,7 @@ enum Told {
 
 /// None if they are not.
 fn told() -> Option<Told> {
-    let watcher = nicache_watch::KernelWatcher::load(0).unwrap();
+    let watcher = crate::common::load(0).unwrap();
     let by_times = watcher.programs().iter().any(|program| program.name == "ctime_ns_xchg");
     if !watcher.coverage().tmpfs {
         println!("skipped: this kernel does not tell of changes on Btrfs and tmpfs");

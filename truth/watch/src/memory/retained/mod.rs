@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 pub(crate) use self::file::DIRTY_NS_MAX;
 use self::file::{FRESH_NS, File, Key, Layered, REREAD_NS, VOLATILE_NS};
 use crate::memory::grace::{Ends, Grace, Reading};
+use crate::processes::parent_of;
 use crate::resolve::resolver::{Node, Resolver, Walk};
 use crate::resolve::settled::{
     SAME_TIME_NS, UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns,
@@ -58,24 +59,36 @@ fn is_generated(path: &[u8], dev: u32) -> bool {
             .is_ok_and(|stat| GENERATED_MAGIC.contains(&(stat.f_type as u64)))
 }
 
-/// Looks up what was opened; if its process is gone, as another one that was there finds it. What
-/// is not the same file then is not taken for it.
+/// Looks up what was opened; if its process is gone, as another one that is there finds it: the
+/// first that comes to the same file, or else the last. What is not the same file then is not taken
+/// for it.
 fn resolve(
     opening: &LookupEvent,
-    other: Option<&LookupEvent>,
+    askable: &VecDeque<LookupEvent>,
     resolver: &mut Resolver,
 ) -> Option<Walk> {
     if let Ok(walk) = resolver.resolve(opening) {
         return Some(walk);
     }
-    let other = other.filter(|_| opening.path.starts_with(b"/"))?;
-    let as_other = LookupEvent {
-        tgid: other.tgid,
-        tid: other.tid,
-        of_process: other.of_process,
-        ..opening.clone()
-    };
-    resolver.resolve(&as_other).ok()
+    if !opening.path_from_folder().is_some_and(|path| path.starts_with(b"/")) {
+        return None;
+    }
+    let mut found = None;
+    for other in askable {
+        let as_other = LookupEvent {
+            tgid: other.tgid,
+            tid: other.tid,
+            of_process: other.of_process,
+            ..opening.clone()
+        };
+        let Ok(walk) = resolver.resolve(&as_other) else { continue };
+        let is_same = walk.found().map(|node| node.identity) == opening.inode;
+        found = Some(walk);
+        if is_same {
+            break;
+        }
+    }
+    found
 }
 
 /// Files that the server may have in its own memory: whatever it has read since its start, other
@@ -95,10 +108,11 @@ pub(crate) struct Retained {
     /// The stamp of the last mount that is known: a device's number may be another file system's
     /// now.
     mounted: Stamp,
-    /// An opening whose process is there to be asked where paths start.
-    asked: Option<LookupEvent>,
-    /// The last processes that have opened something, for the same.
+    /// The last processes that have opened something, and those that have started them. They are
+    /// asked where paths start.
     askable: VecDeque<LookupEvent>,
+    /// Those of them whose parents are not known yet.
+    orphans: VecDeque<LookupEvent>,
 }
 
 impl Retained {
@@ -178,10 +192,7 @@ impl Retained {
         };
         let is_to_be_found = event.on_overlay && !self.files.get(&key).is_some_and(is_known);
         self.add(key.clone(), path, event, table);
-        if event.starter == 0 && !self.askable.iter().any(|asked| asked.tgid == event.tgid) {
-            self.askable.truncate(ASKABLE_MAX - 1);
-            self.askable.push_front(LookupEvent { path: Box::default(), ..event.clone() });
-        }
+        self.may_ask(event);
         let Some(file) = self.files.get_mut(&key) else { return };
         if let Some(earlier) = earlier {
             file.grace.inherit(earlier);
@@ -201,16 +212,45 @@ impl Retained {
         }
     }
 
+    /// This process may be asked where paths start, as long as it is there.
+    fn may_ask(&mut self, event: &LookupEvent) {
+        if event.starter == 0 && !self.askable.iter().any(|asked| asked.tgid == event.tgid) {
+            let asked = LookupEvent { path: Box::default(), ..event.clone() };
+            self.orphans.truncate(ASKABLE_MAX - 1);
+            self.orphans.push_front(asked.clone());
+            self.askable.truncate(ASKABLE_MAX - 1);
+            self.askable.push_front(asked);
+        }
+    }
+
+    /// Whoever has started a process outlives it where processes end after a few requests (PHP-FPM,
+    /// Apache prefork). It is asked, too, if its paths start at the same place.
+    fn ask_parents(&mut self, resolver: &mut Resolver) {
+        if self.orphans.is_empty() {
+            return;
+        }
+        self.askable.retain(|asked| resolver.root_of(asked).is_ok());
+        for child in std::mem::take(&mut self.orphans) {
+            let Some(parent) = parent_of(child.tgid) else { continue };
+            let parent = LookupEvent { tgid: parent, tid: parent, ..LookupEvent::blank(0) };
+            let root = resolver.root_of(&child);
+            if root.is_ok() && root == resolver.root_of(&parent) {
+                self.may_ask(&parent);
+            }
+        }
+    }
+
     /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver`
     /// remembers nothing from before: it waits for whoever is changing names, so what has its
     /// witness has its effect.
     pub(crate) fn verify(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
+        self.ask_parents(resolver);
         for (key, event) in std::mem::take(&mut self.unverified) {
             let identity = key.identity;
             // What has its stamp by now and not its time gets another stamp, of this clock or a
             // later one.
             let clock = table.clock();
-            let walk = self.resolve(&event, resolver);
+            let walk = resolve(&event, &self.askable, resolver);
             let node = walk.as_ref().and_then(Walk::found);
             let is_there = node.is_some_and(|node| node.identity == identity || !node.is_watched());
             let Some(file) = self.files.get_mut(&key).filter(|file| file.opened == event.clock)
@@ -250,7 +290,7 @@ impl Retained {
             file.is_to_be_seen = false;
             let Some(layered) = &file.layered else { continue };
             let (clock, stamp) = (table.clock(), file.stamp(key.identity, table));
-            let Some(walk) = resolve(&layered.opening, self.asked.as_ref(), resolver) else {
+            let Some(walk) = resolve(&layered.opening, &self.askable, resolver) else {
                 continue;
             };
             let Some(node) =
@@ -270,15 +310,6 @@ impl Retained {
                 }
             }
         }
-    }
-
-    fn resolve(&mut self, opening: &LookupEvent, resolver: &mut Resolver) -> Option<Walk> {
-        let walk = resolve(opening, self.asked.as_ref(), resolver);
-        if walk.is_some() {
-            // The next one asks another process, if that of the one before is gone.
-            self.asked = Some(LookupEvent { path: Box::default(), ..opening.clone() });
-        }
-        walk
     }
 
     /// Something has been mounted, or is no longer. Files whose paths lead elsewhere now have

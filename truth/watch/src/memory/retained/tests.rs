@@ -502,12 +502,50 @@ fn a_process_that_is_gone_leaves_what_it_has_read() {
     let mut retained = Retained::default();
     retained.observe(&overlay.open(), &overlay.table, unknown());
     assert!(!overlay.is_dirty(&mut retained));
-    let mut later = Retained { asked: retained.asked.take(), ..Retained::default() };
+    let mut later =
+        Retained { askable: std::mem::take(&mut retained.askable), ..Retained::default() };
     later.observe(&gone, &overlay.table, unknown());
     assert!(!overlay.is_dirty(&mut later));
     std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
     overlay.change("upper");
     assert!(overlay.is_dirty(&mut later));
+}
+
+/// Nobody else has opened anything: whoever has started it is asked.
+#[test]
+fn what_is_gone_at_once_is_known_by_who_has_started_it() {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = folder.path().join("a.php");
+    std::fs::write(&path, "new").unwrap();
+    let stat = std::fs::metadata(&path).unwrap();
+    let dev = rustix::fs::major(stat.dev()) << 20 | rustix::fs::minor(stat.dev());
+    let identity = Identity { dev, ino: stat.ino() };
+    let table = RevisionTable::on_heap();
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let process = child.id();
+    let open = |table: &RevisionTable| LookupEvent {
+        tgid: process,
+        tid: process,
+        changed_ns: stat.ctime() as u64 * 1_000_000_000 + stat.ctime_nsec() as u64,
+        time_ns: crate::clock::now_ns(),
+        ..opened(identity, path.as_os_str().as_bytes(), table.advance_clock(), 1)
+    };
+    let mut retained = Retained::default();
+    let mut is_dirty = || {
+        retained.observe(&open(&table), &table, unknown());
+        assert!(retained.has_new());
+        let coverage = crate::Coverage { ext4: true, ..Default::default() };
+        retained.verify(&mut Resolver::new(coverage), &table);
+        retained.is_dirty(&table, unknown(), LATER, 0)
+    };
+    assert!(!is_dirty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!is_dirty());
+    std::fs::rename(&path, folder.path().join("b.php")).unwrap();
+    assert!(is_dirty());
 }
 
 /// The path of its lower layer leads to the overlay itself.

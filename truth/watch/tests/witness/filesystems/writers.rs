@@ -125,6 +125,7 @@ pub(super) const WRITERS: &[Writer] = &[
     on_all("utimes", times),
     on_all("setxattr, removexattr", xattr),
     on_all("access control list", access_list),
+    on_all("access control list by path", access_list_by_path),
     on_all("chattr", attributes),
     on_all("write that restores the times", restored_times),
     on("ext4", "EXT4_IOC_MOVE_EXT", ext4_move),
@@ -659,6 +660,18 @@ fn access_list(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         see(&site.page, &mut || {
             Ok(rustix::fs::fsetxattr(&file, "system.posix_acl_access", &list, XattrFlags::empty())?)
         })?;
+    }
+    Ok(())
+}
+
+fn access_list_by_path(site: &Site, see: &mut See<'_>) -> io::Result<()> {
+    const NAME: &str = "system.posix_acl_access";
+    for round in 0..ROUNDS {
+        let list = acl(round as u16 % 8);
+        see(&site.page, &mut || {
+            Ok(rustix::fs::setxattr(&site.page, NAME, &list, XattrFlags::empty())?)
+        })?;
+        see(&site.page, &mut || Ok(rustix::fs::lremovexattr(&site.page, NAME)?))?;
     }
     Ok(())
 }
