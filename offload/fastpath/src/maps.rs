@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nicache_forward::fast_path::{Arrival, FastPath, Numbers, Passed, Way};
@@ -10,6 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FastPathError;
 use crate::layout::{self, Interface, LAYOUT, NUMBERS_BYTES, PASSED_BYTES};
+
+/// The kernel empties the map of its owner a moment after the one before has ended: looked for so
+/// often, and with so long between.
+const EMPTIED_TRIES: u32 = 1000;
+const EMPTIED_STEP: Duration = Duration::from_millis(1);
 
 /// The kernel's numbers of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +46,8 @@ pub struct Maps {
     control: MapHandle,
     unsent: MapHandle,
     /// Dropped with the value: the kernel empties it then.
-    _owner: MapHandle,
-    _take: OwnedFd,
+    owner: MapHandle,
+    take: OwnedFd,
 }
 
 impl Maps {
@@ -73,9 +79,16 @@ impl Maps {
             passed: open(handles.passed)?,
             control: open(handles.control)?,
             unsent: open(handles.unsent)?,
-            _owner: open(handles.owner)?,
-            _take: take,
+            owner: open(handles.owner)?,
+            take,
         };
+        // What is there will be removed: by whom has it still, if that takes longer.
+        for _ in 0..EMPTIED_TRIES {
+            if !maps.is_owned().map_err(|error| FastPathError::Io { step: BEGINNING, error })? {
+                break;
+            }
+            std::thread::sleep(EMPTIED_STEP);
+        }
         // What another process has left is gone before anything is reached again.
         let left: Vec<Vec<u8>> = maps.ways.keys().collect();
         for key in left {
@@ -83,10 +96,20 @@ impl Maps {
         }
         maps.set(&maps.control, 0, &[0; 16])
             .map_err(|error| FastPathError::Io { step: "voiding all ways", error })?;
-        let program = maps._take.as_raw_fd().to_ne_bytes();
-        let owned = maps._owner.update(&0u32.to_ne_bytes(), &program, MapFlags::ANY);
-        owned.map_err(step("beginning with the fast path"))?;
+        maps.own().map_err(|error| FastPathError::Io { step: BEGINNING, error })?;
         Ok(maps)
+    }
+
+    /// Does the first program lead to the next one?
+    fn is_owned(&self) -> io::Result<bool> {
+        let mut id = [0; 4];
+        self.owner
+            .lookup_into(&0u32.to_ne_bytes(), &mut id, MapFlags::ANY)
+            .map_err(io::Error::other)
+    }
+
+    fn own(&self) -> io::Result<()> {
+        self.set(&self.owner, 0, &self.take.as_raw_fd().to_ne_bytes())
     }
 
     fn set(&self, map: &MapHandle, place: u32, value: &[u8]) -> io::Result<()> {
@@ -152,13 +175,17 @@ impl FastPath for Maps {
         let mut value = [0; 16];
         value[..8].copy_from_slice(&until.0.to_ne_bytes());
         value[8..12].copy_from_slice(&edition.to_ne_bytes());
-        self.set(&self.control, 0, &value)
+        self.set(&self.control, 0, &value)?;
+        // The kernel has emptied it later than was waited for.
+        if self.is_owned()? { Ok(()) } else { self.own() }
     }
 
     fn unsent(&self) -> u64 {
         self.get::<8>(&self.unsent, 0).map_or(0, u64::from_ne_bytes)
     }
 }
+
+const BEGINNING: &str = "beginning with the fast path";
 
 fn step(step: &'static str) -> impl Fn(libbpf_rs::Error) -> FastPathError {
     move |error| FastPathError::Io { step, error: io::Error::other(format!("{error:#}")) }
@@ -171,6 +198,46 @@ mod tests {
 
     use super::*;
     use crate::Programs;
+
+    /// The kernel empties the map some time after the forwarder before has ended.
+    #[test]
+    fn what_the_one_before_has_left_is_not_taken_from_the_next_one() {
+        let Some(namespace) = Namespace::new() else { return };
+        namespace.run(|| {
+            let programs = Programs::load(4).unwrap();
+            let (handles, take) = programs.handles();
+            let open = || Maps::open(&handles, take.try_clone_to_owned().unwrap(), []).unwrap();
+            for round in 0..100 {
+                drop(open());
+                let maps = open();
+                std::thread::sleep(Duration::from_millis(2));
+                assert!(maps.is_owned().unwrap(), "round {round}");
+            }
+            // And the last one leaves nothing by which anything would be forwarded.
+            let owner = MapHandle::from_map_id(handles.owner).unwrap();
+            let leads = || owner.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().is_some();
+            let begun = std::time::Instant::now();
+            while leads() {
+                assert!(begun.elapsed() < Duration::from_secs(60));
+                std::thread::sleep(EMPTIED_STEP);
+            }
+        });
+    }
+
+    /// One that was emptied even later leads there again.
+    #[test]
+    fn the_next_sweep_repairs_what_was_emptied() {
+        let Some(namespace) = Namespace::new() else { return };
+        let mut maps = namespace.run(|| {
+            let programs = Programs::load(4).unwrap();
+            let (handles, take) = programs.handles();
+            Maps::open(&handles, take.try_clone_to_owned().unwrap(), []).unwrap()
+        });
+        maps.owner.delete(&0u32.to_ne_bytes()).unwrap();
+        assert!(!maps.is_owned().unwrap());
+        maps.keep(1, Time(1)).unwrap();
+        assert!(maps.is_owned().unwrap());
+    }
 
     /// Packets go on being forwarded while one is judged up here, and what was seen of them stays.
     #[test]

@@ -2,10 +2,10 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use libbpf_rs::{MapCore, ObjectBuilder, PrintLevel};
+use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, PrintLevel};
 use nicache_kernel::verified_instructions;
 
 use crate::error::FastPathError;
@@ -110,11 +110,18 @@ fn load(connections: u32) -> libbpf_rs::Result<Programs> {
         unsent: id("unsent")?,
         owner: id("owner")?,
     };
+    let take = program("take")?;
     // The maps stay as long as the programs, but no descriptor of them does: the one of `owner` is
-    // the forwarder's alone.
+    // the forwarder's alone. The kernel empties `owner` when its last descriptor is gone, but in its
+    // own time: who opens it sees by what is there whether that is still to come.
+    let owner = object
+        .maps()
+        .find(|map| map.name() == OsStr::new("owner"))
+        .ok_or_else(|| absent("owner"))?;
+    owner.update(&0u32.to_ne_bytes(), &take.as_raw_fd().to_ne_bytes(), MapFlags::ANY)?;
     Ok(Programs {
         choose: program("choose")?,
-        take: program("take")?,
+        take,
         forward: program("forward")?,
         handles,
         attached: Vec::new(),
