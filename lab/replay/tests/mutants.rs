@@ -136,6 +136,7 @@ impl Server {
 fn run(fault: Fault, excuse: bool) -> Report {
     let trace = synthetic(&SyntheticConfig {
         objects: 50,
+        requests: 4000,
         bytes_max: 20_000,
         ..SyntheticConfig::default()
     });
@@ -148,7 +149,7 @@ fn run(fault: Fault, excuse: bool) -> Report {
         pipeline: 2,
         writers: 2,
         write_pause: Duration::from_millis(1),
-        duration: Some(Duration::from_secs(2)),
+        duration: None,
         rate: Some(2000.0),
         server_keeps_files_open: excuse,
         agents: 0,

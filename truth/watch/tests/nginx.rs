@@ -256,15 +256,18 @@ fn a_program_beside_the_server_that_talks_all_the_time() {
 fn what_nginx_keeps_open_is_not_trusted() {
     let mut nginx =
         nginx_or_skip!("open_file_cache max=100 inactive=60s; open_file_cache_valid 60s;");
-    let page = nginx.write("page", b"version 1");
-    let mut verdicts = Vec::new();
-    for _ in 0..20 {
-        verdicts.push(nginx.fill(&page).1);
-    }
-    // Each worker looks once.
-    let stored =
-        verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
-    assert!((1..=2).contains(&stored), "{verdicts:?}");
+    // Each worker looks once, and something may change at that moment.
+    let (verdicts, stored) = (0..20)
+        .map(|number| {
+            let page = nginx.write(&format!("page-{number}"), b"version 1");
+            let verdicts: Vec<Verdict> = (0..20).map(|_| nginx.fill(&page).1).collect();
+            let is_stored = |verdict: &&Verdict| matches!(verdict, Verdict::Stored { .. });
+            let stored = verdicts.iter().filter(is_stored).count();
+            (verdicts, stored)
+        })
+        .find(|(_, stored)| *stored > 0)
+        .expect("never stored");
+    assert!(stored <= 2, "{verdicts:?}");
     assert!(verdicts.contains(&Verdict::Refused(RefusalReason::NotLookedUp)));
 }
 
@@ -275,8 +278,8 @@ fn many_requests_at_once_are_filled() {
         (0..100).map(|n| nginx.write(&format!("page-{n}"), &vec![b'x'; 1000 + n])).collect();
     // A file's last seconds of change are over, see registrar.rs.
     std::thread::sleep(Duration::from_millis(3_100));
-    let mut stored = 0;
-    for _ in 0..20 {
+    let (mut stored, begun) = (0, std::time::Instant::now());
+    while stored < 100 && begun.elapsed() < Duration::from_secs(120) {
         // Who enters the server's network is one of its processes, which voids what is under way.
         let streams: Vec<_> = pages.iter().map(|_| nginx.connect().unwrap()).collect();
         let forward = |(page, stream): (&PathBuf, _)| nginx.forward_by(stream, page);
@@ -287,9 +290,6 @@ fn many_requests_at_once_are_filled() {
         stored =
             verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
         println!("{stored} of 100 stored, {:?} each", start.elapsed() / 100);
-        if stored == 100 {
-            break;
-        }
     }
     assert_eq!(stored, 100, "{:?}", nginx.registrar.counters());
 }

@@ -189,7 +189,9 @@ fn compare_all(cases: &[(String, Vec<u8>)]) -> usize {
     let mut compared = 0;
     for server in &servers {
         for (name, bytes) in cases {
-            match compare(server, bytes) {
+            // A machine that stood still looks like a server that says nothing.
+            let compared_again = || compare(server, bytes).or_else(|_| compare(server, bytes));
+            match compare(server, bytes).or_else(|_| compared_again()) {
                 Ok(was_compared) => compared += usize::from(was_compared),
                 Err(what) => differences.push(format!("{name}: {what}")),
             }

@@ -117,8 +117,14 @@ fn run(seed: u64, time: Duration) {
                 }
             });
         }
-        let deadline = Instant::now() + time;
-        while Instant::now() < deadline {
+        let begun = Instant::now();
+        let has_all = || {
+            let figures = gateway.cache.figures();
+            [figures.hits_fho, figures.hits_lbn, figures.misses, figures.remapped]
+                .iter()
+                .all(|count| *count > 0)
+        };
+        while begun.elapsed() < time || !has_all() && begun.elapsed() < 20 * time {
             std::thread::sleep(Duration::from_millis(20));
             assert_no_tag(&lun, &gateway.cache);
         }

@@ -191,7 +191,6 @@ fn an_entry_is_not_looked_at_when_something_elsewhere_changes() {
     let mut scene = Scene::new();
     let path = scene.write("site/page", b"hello");
     let elsewhere = scene.write("elsewhere/file", b"a file");
-    let entry = scene.entry(&path);
     let (folder, copy) = (elsewhere.parent().unwrap(), scene.path("copy"));
     let flags = rustix::fs::XattrFlags::empty();
     let changes: [(&str, &dyn Fn()); 8] = [
@@ -216,9 +215,10 @@ fn an_entry_is_not_looked_at_when_something_elsewhere_changes() {
         }),
     ];
     for (what, change) in changes {
-        // Another test may change everything at the same moment.
+        // Another test may change everything at the same moment, and then an entry is gone for good.
         let stays = (0..50).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
+            let entry = scene.entry(&path);
             let (outcome, stamp) = scene.reinstate_once(&entry);
             change();
             outcome == Reinstatement::Stays

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, squeue, types};
 use nicache_coherence::{FillRequest, FillVerdict, RefusalReason, SourceSlot, Verdict};
@@ -61,17 +61,22 @@ impl Scene {
         self.settled(|scene| {
             let forwarded = scene.forward();
             let body = scene.read(path);
-            match scene.judge_dynamic(&forwarded, &body) {
-                // Other tests make directories beside this one's.
-                Verdict::Outdated(reason @ RefusalReason::Changed) => Verdict::Refused(reason),
-                // A database of somebody else on this machine has just been started.
-                Verdict::Refused(RefusalReason::DatabaseUnclear) => {
-                    std::thread::sleep(Duration::from_millis(100));
-                    Verdict::Refused(RefusalReason::Changed)
-                }
-                verdict => verdict,
-            }
+            once_more(scene.judge_dynamic(&forwarded, &body))
         })
+    }
+}
+
+/// What others on this machine do counts as a change meanwhile, which `settled` tries again.
+fn once_more(verdict: Verdict) -> Verdict {
+    match verdict {
+        // Other tests make directories beside this one's.
+        Verdict::Outdated(reason @ RefusalReason::Changed) => Verdict::Refused(reason),
+        // A database of somebody else on this machine has just been started.
+        Verdict::Refused(RefusalReason::DatabaseUnclear) => {
+            std::thread::sleep(Duration::from_millis(100));
+            Verdict::Refused(RefusalReason::Changed)
+        }
+        verdict => verdict,
     }
 }
 
@@ -175,13 +180,16 @@ fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
 
         // Once the server has read what is there now, all is well. Linux 6.1 closes a ring's
         // descriptor a second later.
-        let is_kept = (0..6).any(|reading| {
-            std::thread::sleep(Duration::from_millis(300) * reading);
+        let begun = Instant::now();
+        loop {
             assert_eq!(scene.read(&page), b"B");
             std::thread::sleep(Duration::from_millis(15));
-            matches!(scene.fill_dynamic(&other), Verdict::Stored { .. })
-        });
-        assert!(is_kept);
+            if matches!(scene.fill_dynamic(&other), Verdict::Stored { .. }) {
+                break;
+            }
+            assert!(begun.elapsed() < KEPT_WITHIN);
+            std::thread::sleep(Duration::from_millis(300));
+        }
     }
     println!(
         "RESULT same_tick untold={untold} of={ROUNDS} first_kept={first_kept} later_kept={later_kept}"
@@ -228,8 +236,10 @@ fn a_second_write_in_the_same_tick_on_tmpfs() {
     }
 }
 
-/// For longer than this an opening does not count whose end is not told.
+/// For longer than this an opening does not count whose end is not told, on a quick machine.
 const OPENING: Duration = Duration::from_millis(150);
+/// And this is enough on a slow one.
+const KEPT_WITHIN: Duration = Duration::from_secs(60);
 
 /// The server reads a file that somebody has mapped, who stores to it afterwards and is gone when
 /// the reply is judged.
@@ -269,11 +279,18 @@ fn stores_after_the_server_has_read(folder: &Path) {
     // Nor is what the server makes of it later, from its memory.
     let verdict = scene.fill_dynamic(&other);
     assert!(matches!(verdict, Verdict::Outdated(RefusalReason::Dirty)), "{verdict:?}");
-    // Nobody says when the server is done with what it has read.
-    std::thread::sleep(OPENING);
-    assert_eq!(scene.read(&page), b"B");
-    std::thread::sleep(OPENING);
-    let verdict = scene.fill_dynamic(&other);
+    // Nobody says when the server is done with what it has read: four times as long as its slowest
+    // request lately, and that is the machine's.
+    let begun = Instant::now();
+    let verdict = loop {
+        std::thread::sleep(OPENING);
+        assert_eq!(scene.read(&page), b"B");
+        std::thread::sleep(OPENING);
+        match scene.fill_dynamic(&other) {
+            Verdict::Outdated(RefusalReason::Dirty) if begun.elapsed() < KEPT_WITHIN => {}
+            verdict => break verdict,
+        }
+    };
     assert!(matches!(verdict, Verdict::Stored { .. }), "{verdict:?}");
 }
 
@@ -308,7 +325,7 @@ fn the_length_of_a_file(folder: &Path) {
     // This one had come before the file was seen at rest.
     assert!(!matches!(scene.judge_dynamic(&too_early, b"1"), Verdict::Stored { .. }));
     let is_kept = |scene: &mut Scene| {
-        let verdict = scene.settled(|scene| ask(scene).0);
+        let verdict = scene.settled(|scene| once_more(ask(scene).0));
         assert!(matches!(verdict, Verdict::Stored { .. }), "{verdict:?}");
     };
     is_kept(&mut scene);

@@ -69,7 +69,9 @@ fn arrivals_do_not_wait_for_replies() {
         run_at_rate(target(server, true), arrivals, 3, Measured { begin_ns: 0, end_ns: 500 * MS })
             .unwrap();
     assert_eq!(got.offered, 50);
-    assert!((44..=47).contains(&got.refused), "{}", got.refused);
+    // More of them, the later the last ones were begun.
+    let room = 3 * (2 + got.late_p99_us as u64 / 300_000);
+    assert!((50 - room.min(50)..=47).contains(&got.refused), "{got:?}");
     assert_eq!((got.replies + got.refused, got.time.count), (50, got.replies));
     assert!(got.time.median_us >= 299_000.0, "{:?}", got.time);
 }
