@@ -112,8 +112,8 @@ fn load(connections: u32) -> libbpf_rs::Result<Programs> {
     };
     let take = program("take")?;
     // The maps stay as long as the programs, but no descriptor of them does: the one of `owner` is
-    // the forwarder's alone. The kernel empties `owner` when its last descriptor is gone, but in its
-    // own time: who opens it sees by what is there whether that is still to come.
+    // the forwarder's alone. The kernel empties `owner` when its last descriptor is gone, but in
+    // its own time: who opens it sees by what is there whether that is still to come.
     let owner = object
         .maps()
         .find(|map| map.name() == OsStr::new("owner"))

@@ -6,7 +6,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Nicache, Site, curl, inside, kill, output, private_network, status, within};
+use common::{
+    EVENTUALLY, Nicache, Site, curl, holds_within, inside, kill, output, private_network, status,
+    within,
+};
 use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,14 +55,19 @@ fn both_serve_and_neither_is_stale() {
         wait_for_hits(&nicache, 1, &text);
     }
     // Connections to the published port take turns.
-    let before = hits(&nicache);
-    for _ in 0..10 {
-        assert_eq!(curl("http://127.0.0.1:8080/page.html"), "round 2\n");
-    }
-    let gained: Vec<u64> =
-        hits(&nicache).iter().zip(&before).map(|(now, before)| now - before).collect();
-    // But for the first one of each card, which is another host's page to it.
-    assert!(gained.iter().all(|&hits| (3..=5).contains(&hits)), "{gained:?}");
+    let mut gained = Vec::new();
+    let take_turns = holds_within(EVENTUALLY, || {
+        let before = hits(&nicache);
+        for _ in 0..10 {
+            assert_eq!(curl("http://127.0.0.1:8080/page.html"), "round 2\n");
+        }
+        gained = hits(&nicache).iter().zip(&before).map(|(now, before)| now - before).collect();
+        assert!(gained.iter().all(|&hits| hits <= 5), "{gained:?}");
+        // The first one of each card misses because it is another host's page, and the second one
+        // may come before that has been judged.
+        gained.iter().all(|&hits| hits >= 3)
+    });
+    assert!(take_turns, "{gained:?}");
     assert_eq!(
         status(nicache.name())["counters"]["hits"].as_u64().unwrap(),
         hits(&nicache).iter().sum::<u64>()

@@ -6,9 +6,11 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
 
-use common::{NICACHE, Nicache, Site, assert_fails, assert_fails_with, ip, private_network};
+use common::{
+    NICACHE, Nicache, SOON, START_TIMEOUT, Site, assert_fails, assert_fails_with, ip,
+    private_network,
+};
 use rustix::process::Signal;
 
 const SERVER: [&str; 3] = ["--", "sleep", "60"];
@@ -191,7 +193,7 @@ fn the_kernel_cannot_watch_files() {
         .args(["-m", "sh", "-c", script, NICACHE, "run", "--name", &name, "--"])
         .args(site.command());
     let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let status = common::within(Duration::from_secs(20), || {
+    let status = common::within(START_TIMEOUT, || {
         let output = common::command(&["status", "--json", "--name", &name]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
         Some(status)
@@ -200,7 +202,7 @@ fn the_kernel_cannot_watch_files() {
     assert!(status["watch_unavailable"].is_string(), "{status}");
     assert!(status["counters"]["not_caching"].is_string(), "{status}");
     let url = format!("http://{}/page.html", status["server_address"].as_str().unwrap());
-    let page = common::within(Duration::from_secs(5), || {
+    let page = common::within(SOON, || {
         let output = Command::new("curl").args(["-sS", "-m", "5", &url]).output().unwrap();
         output.status.success().then_some(output.stdout)
     });

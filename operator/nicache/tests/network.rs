@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::IoSlice;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,7 +13,10 @@ use std::time::Duration;
 use nicache_port::{Burst, Checksum, Offload, PacketConfig, PacketSocket, Port, Reception};
 
 use common::options::{ask_with_options, exchange};
-use common::{Nicache, Site, inside, ip, output, private_network, seen_client, status, within};
+use common::{
+    EVENTUALLY, Nicache, Site, holds_within, inside, ip, output, private_network, seen_client,
+    start_in_own_network, status, within,
+};
 
 /// A site at both versions of IP.
 fn site() -> Site {
@@ -30,15 +33,15 @@ fn hits(nicache: &Nicache) -> u64 {
 /// Fetches until the card answers; every body must be this.
 fn fetch_until_hit(nicache: &Nicache, url: &str, body: &[u8], fetch: impl Fn(&str) -> Vec<u8>) {
     let before = hits(nicache);
-    let hit = within(Duration::from_secs(10), || {
+    let is_hit = holds_within(EVENTUALLY, || {
         assert!(fetch(url) == body, "another body of {url}");
-        (hits(nicache) > before).then_some(())
+        hits(nicache) > before
     });
-    assert!(hit.is_some(), "no hit of {url}: {}", status(nicache.name()));
+    assert!(is_hit, "no hit of {url}: {}", status(nicache.name()));
 }
 
 fn curl(url: &str) -> Vec<u8> {
-    output("curl", &["-sS", "-g", "-m", "10", "--fail", url]).into_bytes()
+    output("curl", &["-sS", "-g", "-m", "60", "--fail", url]).into_bytes()
 }
 
 fn large() -> Vec<u8> {
@@ -172,16 +175,7 @@ struct Behind {
 
 impl Behind {
     fn connect(mtu: u32) -> Self {
-        let process = Command::new("unshare")
-            .args(["-n", "cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
-        let there = format!("/proc/{}/ns/net", process.id());
-        within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(()))
-            .unwrap();
+        let process = start_in_own_network();
         ip(&format!("link add narrow type veth peer name wire netns {}", process.id()));
         ip("addr add 192.0.2.1/24 dev narrow");
         ip("addr add 2001:db8::1/64 dev narrow nodad");

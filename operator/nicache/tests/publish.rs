@@ -5,11 +5,11 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{
     Nicache, SOON, Site, assert_all_gone, curl, exchange, inside, ip, private_network, seen_client,
+    start_in_own_network,
 };
 use rustix::process::Signal;
 
@@ -21,19 +21,7 @@ struct Machine {
 
 impl Machine {
     fn connect() -> Self {
-        // Its namespace lives as long as this process, which ends with its standard input.
-        let process = Command::new("unshare")
-            .args(["-n", "cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
-        let there = format!("/proc/{}/ns/net", process.id());
-        common::within(Duration::from_secs(5), || {
-            (std::fs::read_link(&there).ok()? != here).then_some(())
-        })
-        .unwrap();
+        let process = start_in_own_network();
         ip(&format!("link add wire type veth peer name wire netns {}", process.id()));
         ip("addr add 192.0.2.1/24 dev wire");
         ip("link set wire up");
@@ -268,7 +256,7 @@ fn an_nft_that_works_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = before_nft(
         folder.path(),
-        "while [ $(awk '{ print $14 }' /proc/$$/stat) -lt 700 ]; do i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; done",
+        "while [ $(awk '{ print $14 }' /proc/$$/stat) -lt 600 ]; do i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; done",
     );
     let nicache =
         Nicache::start_with(&["--publish", "127.0.0.1:8080"], &site.command(), |command| {

@@ -6,7 +6,6 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::time::Duration;
 
 use common::{Nicache, SOON, Site, command, curl, exchange, inside, private_network, seen_client};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType};
@@ -50,7 +49,7 @@ fn other_ports_udp_and_icmp_pass() {
         stream.write_all(text.to_uppercase().as_bytes()).unwrap();
     });
     let client = UdpSocket::bind("0.0.0.0:0").unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    client.set_read_timeout(Some(SOON)).unwrap();
     let datagram = [7u8; 1400];
     client.send_to(&datagram, (server, 5353)).unwrap();
     let mut buffer = [0; 2000];
@@ -73,7 +72,7 @@ fn echo(to: Ipv4Addr) -> bool {
     rustix::net::sockopt::set_socket_timeout(
         &socket,
         rustix::net::sockopt::Timeout::Recv,
-        Some(Duration::from_secs(5)),
+        Some(SOON),
     )
     .unwrap();
     // Type 8, code 0, checksum, identifier 1, sequence number 1.
@@ -176,8 +175,7 @@ fn hangup_reloads_the_server() {
         .replace("X-Client $remote_addr", "X-Client reloaded");
     std::fs::write(&configuration, text).unwrap();
     nicache.signal(Signal::HUP);
-    let reloaded = || (seen_client(&url) == "reloaded").then_some(());
-    assert!(common::within(Duration::from_secs(5), reloaded).is_some());
+    assert!(common::holds_within(SOON, || seen_client(&url) == "reloaded"));
 }
 
 #[test]

@@ -9,7 +9,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Nicache, SOON, Site, kill, private_network, status, within};
+use common::{
+    EVENTUALLY, Nicache, SOON, Site, holds_within, kill, private_network, status, within,
+};
 use rustix::process::Signal;
 
 /// How long things may take on a busy machine.
@@ -202,25 +204,37 @@ fn a_watcher_that_is_late_joins() {
     assert!(nicache.wait(SOON).expect("it ends").success(), "{}", nicache.log_text());
 }
 
-/// At each step of its start.
-#[test]
-fn watchers_that_are_killed_as_they_start_are_started_again() {
+/// Watchers are killed at each step of their start, and others follow: has one been met in time?
+fn is_started_again_when_killed(attempt: usize) -> bool {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
-    let name = format!("killed-{}", std::process::id());
+    let name = format!("killed-{}-{attempt}", std::process::id());
+    let mut is_killed = false;
     let mut nicache = with_fate(&name, 3, &site.command(), |number, pid| {
         std::thread::sleep(Duration::from_millis([0, 20, 80][number as usize]));
         kill(pid, Signal::STOP);
         // One that has attached everything may have begun to watch, and is another test's.
-        kill(pid, if has_links(pid) { Signal::CONT } else { Signal::KILL });
-        !has_links(pid)
+        let is_early = !has_links(pid);
+        kill(pid, if is_early { Signal::KILL } else { Signal::CONT });
+        is_killed |= is_early;
+        is_early
     });
     let url = format!("http://{}/page.html", nicache.server());
     wait_for_hits(&mut nicache, &url, "hello from nginx\n");
     std::fs::write(site.folder.path().join("site/page.html"), "new\n").unwrap();
     assert_eq!(body(&url), "new\n");
     let log = nicache.log_text();
-    assert!(log.contains("the watcher was ended by signal 9 at its start"), "{log}");
+    assert!(!is_killed || log.contains("the watcher was ended by signal 9 at its start"), "{log}");
+    is_killed
+}
+
+#[test]
+fn watchers_that_are_killed_as_they_start_are_started_again() {
+    // A watcher may have attached everything before this test is given a processor; but not each
+    // time.
+    let mut attempts = 0..;
+    let is_met = || is_started_again_when_killed(attempts.next().unwrap());
+    assert!(holds_within(2 * EVENTUALLY, is_met), "each watcher was too fast");
 }
 
 fn has_links(pid: u64) -> bool {
@@ -400,9 +414,13 @@ fn is_announced_after_the_card_goes_on(site: &Site, attempt: usize) -> bool {
 fn a_server_behind_a_card_that_does_not_pass_its_frames_is_not_announced() {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
-    // The card may be held up too late, as the test does not always get a processor at once; but
-    // not each time.
+    // The card may be held up too late, because the test does not always get a processor at once;
+    // but not each time.
+    let mut attempts = 0..;
     let is_announced_after =
-        (0..4).any(|attempt| is_announced_after_the_card_goes_on(&site, attempt));
-    assert!(is_announced_after, "it is announced while no frame passes");
+        || is_announced_after_the_card_goes_on(&site, attempts.next().unwrap());
+    assert!(
+        holds_within(2 * EVENTUALLY, is_announced_after),
+        "it is announced while no frame passes"
+    );
 }

@@ -111,21 +111,31 @@ fn answered_in_the_kernel() {
     let log = log_of_small_objects(folder.path());
     for handshake in ["pass-through", "card"] {
         let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        private_network();
-        let site = replay_site("keepalive_requests 1000000;");
-        let nicache = Nicache::start(&["--l0", "--handshake", handshake], &site.command());
-        // A pause between writes that lets a reply be given more than once.
-        let arguments =
-            [&*log, "--duration", "8", "--clients", "4", "--agents", "2", "--write-pause", "20"];
-        let report = report_of(start_replay(&site, &nicache, &arguments));
-        assert_coherent(&report);
-        assert_eq!(
-            (number(&report, "timeouts"), number(&report, "card.l0_lost")),
-            (0, 0),
-            "{report:#}"
-        );
-        assert!(number(&report, "card.purges_by_source") > 100, "{report:#}");
-        assert!(number(&report, "card.hits_l0") > 1000, "{report:#}");
+        let carried_out = |seconds| {
+            private_network();
+            let site = replay_site("keepalive_requests 1000000;");
+            let nicache = Nicache::start(&["--l0", "--handshake", handshake], &site.command());
+            // A pause between writes that lets a reply be given more than once.
+            let options = ["--clients", "4", "--agents", "2", "--write-pause", "20"];
+            let arguments = [&[&*log, "--duration", seconds][..], &options].concat();
+            let report = report_of(start_replay(&site, &nicache, &arguments));
+            assert_coherent(&report);
+            assert_eq!(
+                (number(&report, "timeouts"), number(&report, "card.l0_lost")),
+                (0, 0),
+                "{report:#}"
+            );
+            report
+        };
+        let is_enough = |report: &Value| {
+            number(report, "card.purges_by_source") > 100 && number(report, "card.hits_l0") > 1000
+        };
+        // A busy machine may need longer.
+        let mut report = carried_out("8");
+        if !is_enough(&report) {
+            report = carried_out("60");
+        }
+        assert!(is_enough(&report), "{report:#}");
     }
 }
 

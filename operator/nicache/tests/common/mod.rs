@@ -29,9 +29,12 @@ pub(crate) const NICACHE: &str =
         (None, Some(lab)) => lab.split_at(lab.len() - "-lab".len()).0,
         (None, None) => panic!("a test of nicache or of nicache-lab"),
     };
-pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// What takes moments takes no longer on a machine that is busy: only what hangs does.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// What other tests can spoil is tried again for so long: they void what is kept, and take the
+/// processors.
+pub(crate) const EVENTUALLY: Duration = Duration::from_secs(120);
 
 /// Runs `ip` with these arguments in the thread's namespace.
 pub(crate) fn ip(arguments: &str) {
@@ -270,6 +273,44 @@ pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) ->
     }
 }
 
+/// Polls until it holds. Does it?
+pub(crate) fn holds_within(limit: Duration, mut look: impl FnMut() -> bool) -> bool {
+    within(limit, || look().then_some(())).is_some()
+}
+
+/// Does it hold after so many rounds, or after some more? However slow the machine is, there are
+/// that many.
+pub(crate) fn holds_after(
+    rounds: usize,
+    mut round: impl FnMut(usize),
+    mut look: impl FnMut() -> bool,
+) -> bool {
+    (0..rounds).for_each(&mut round);
+    let mut more = rounds..;
+    holds_within(EVENTUALLY, || {
+        let holds = look();
+        if !holds {
+            round(more.next().unwrap());
+        }
+        holds
+    })
+}
+
+/// A process with a network namespace of its own, which ends with its standard input.
+pub(crate) fn start_in_own_network() -> Child {
+    let process = Command::new("unshare")
+        .args(["-n", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+    let there = format!("/proc/{}/ns/net", process.id());
+    let is_apart = || std::fs::read_link(&there).is_ok_and(|there| there != here);
+    assert!(holds_within(SOON, is_apart), "no network namespace of its own");
+    process
+}
+
 /// Waits for the end of all `processes`, of the interface and of the translation table in the
 /// thread's namespace.
 pub(crate) fn assert_all_gone(processes: &BTreeSet<u64>) {
@@ -284,8 +325,7 @@ pub(crate) fn assert_all_gone(processes: &BTreeSet<u64>) {
         left.extend(tables.lines().map(str::to_owned));
         left
     };
-    let clean = within(SOON, || left().is_empty().then_some(()));
-    assert!(clean.is_some(), "left after {SOON:?}: {:?}", left());
+    assert!(holds_within(SOON, || left().is_empty()), "left after {SOON:?}: {:?}", left());
 }
 
 fn describe(pid: u64) -> String {
@@ -304,22 +344,39 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// A load of wrk with these arguments.
+pub(crate) fn wrk(arguments: &[&str]) -> Command {
+    let mut command = Command::new("wrk");
+    // By default, a reply that takes longer than 2 s is an error to it.
+    command.args(["--timeout", "60s"]).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+/// Waits for the end of a load none of whose requests has failed; returns what wrk says.
+pub(crate) fn end_wrk(load: Child) -> String {
+    let output = load.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "wrk: {} {said}", output.status);
+    assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{said}");
+    said
+}
+
 /// Body fetched by curl from the thread's namespace.
 pub(crate) fn curl(url: &str) -> String {
-    output("curl", &["-sS", "-m", "10", "--fail", url])
+    output("curl", &["-sS", "-m", "60", "--fail", url])
 }
 
 /// The client address that the server saw, by the test site's own header.
 pub(crate) fn seen_client(url: &str) -> String {
-    let head = output("curl", &["-sS", "-m", "10", "-D", "-", "-o", "/dev/null", url]);
+    let head = output("curl", &["-sS", "-m", "60", "-D", "-", "-o", "/dev/null", url]);
     let line = head.lines().find_map(|line| line.strip_prefix("X-Client: "));
     line.unwrap_or_else(|| panic!("no X-Client in {head}")).trim().to_owned()
 }
 
 /// Sends a line, reads all there is.
 pub(crate) fn exchange(address: SocketAddr, text: &str) -> String {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut stream = TcpStream::connect_timeout(&address, SOON).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
     stream.write_all(text.as_bytes()).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = String::new();

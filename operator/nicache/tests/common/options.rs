@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+
+use super::SOON;
 
 /// The option of IPv4 that records a route, and padding; for IPv6 a header of destination options
 /// that is all padding.
@@ -28,7 +29,7 @@ pub(crate) fn ask_with_options(server: IpAddr, requests: &[Vec<u8>]) -> Vec<Vec<
         )
     };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
     requests.iter().map(|request| exchange(&mut stream, request)).collect()
 }
 

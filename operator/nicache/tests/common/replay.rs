@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{NICACHE, Nicache, Site};
+use crate::common::{EVENTUALLY, NICACHE, Nicache, Site, within};
 
 /// nginx whose document root is the replay's, and which tells what request it worked on.
 pub(crate) fn replay_site(http: &str) -> Site {
@@ -25,6 +25,23 @@ pub(crate) fn start_replay(site: &Site, nicache: &Nicache, arguments: &[&str]) -
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+/// Polls until `look` gives something. `None`: the replay has ended before.
+#[allow(dead_code, reason = "not for every test")]
+pub(crate) fn during<T>(replay: &mut Child, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let look = || match look() {
+        None => replay.try_wait().unwrap().map(|_| None),
+        found => Some(found),
+    };
+    within(EVENTUALLY, look).expect("a replay ends")
+}
+
+/// Runs `test` with the seconds of a replay that has to go on until the test has done its part. On
+/// a busy machine that part takes longer: if the replay was over too early, another one is longer.
+#[allow(dead_code, reason = "not for every test")]
+pub(crate) fn with_replay_that_lasts(seconds: [u64; 2], test: impl FnMut(u64) -> bool) {
+    assert!(seconds.into_iter().any(test), "the replay was over too early: {seconds:?} s");
 }
 
 /// Its report.

@@ -17,6 +17,25 @@ const PATIENCE: Duration = Duration::from_secs(75);
 const CONNECTIONS: usize = 4;
 const REQUESTS: usize = 200;
 const WATCHED: Duration = Duration::from_millis(1500);
+/// So often at least something is tried, however long one try takes.
+const TRIES_MIN: usize = 5;
+
+/// Does something hold in one of many tries? Any of them may be spoiled: other tests' databases and
+/// mounts void pages everywhere on the machine, and a busy machine is late at times.
+pub(crate) fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    let mut tries = 0;
+    loop {
+        if holds() {
+            return true;
+        }
+        tries += 1;
+        if tries >= TRIES_MIN && begun.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// Runs cases one after the other, and fails at the end if any of them did.
 #[derive(Default)]
@@ -104,8 +123,6 @@ impl Stage {
     /// Sees the page kept, and not looked at again after each `question`.
     pub(crate) fn expect_quiet(&self, path: &str, question: impl Fn()) {
         const QUESTIONS: u64 = 30;
-        // Other tests' databases and mounts make it suspect, too, but not always.
-        const ATTEMPTS: usize = 5;
         let counters = || (self.counter("reinstated"), self.counter("hits_dynamic"));
         let is_quiet = || {
             self.warm(path);
@@ -119,7 +136,7 @@ impl Stage {
             println!("  {path}: {again} times looked at again, {hits} hits");
             again < QUESTIONS / 2 && hits > QUESTIONS / 2
         };
-        assert!((0..ATTEMPTS).any(|_| is_quiet()), "{path}: questions make it suspect");
+        assert!(eventually(is_quiet), "{path}: questions make it suspect");
     }
 
     /// The very next reply and all that follow for a while show `new`, and the card takes part

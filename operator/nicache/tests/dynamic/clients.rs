@@ -11,8 +11,8 @@ use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
 };
 
-use crate::check::Cases;
-use crate::common::{self, Nicache, SOON, private_network, within};
+use crate::check::{Cases, eventually};
+use crate::common::{self, Nicache, private_network, within};
 use crate::stage::{Setup, Stage};
 
 const NGINX: &str = "
@@ -32,6 +32,9 @@ const NGINX: &str = "
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.1 Mobile/15E148 Safari/604.1";
 
+/// For what is certain to come, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(75);
+
 type Fields = &'static [(&'static str, &'static str)];
 
 fn ask(client: &mut Client, url: &str, fields: Fields) -> Reply {
@@ -42,7 +45,7 @@ fn ask(client: &mut Client, url: &str, fields: Fields) -> Reply {
 /// wants.
 fn is_kept(stage: &Stage, url: &str, fields: Fields, is_right: impl Fn(&Reply) -> bool) -> bool {
     let mut client = stage.client();
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         let before = stage.counter("hits");
         for _ in 0..3 {
@@ -169,26 +172,28 @@ fn the_spelling_of_the_servers_name() {
         ["php", "-S", "0.0.0.0:80", "-t", folder.path().to_str().unwrap()].map(str::to_owned);
     let nicache = Nicache::start(&[], &words);
     let address = std::net::SocketAddr::from((nicache.server(), 80));
-    assert!(
-        within(Duration::from_secs(10), || Client::new(address).get("/links.php").ok()).is_some()
-    );
+    assert!(within(PATIENCE, || Client::new(address).get("/links.php").ok()).is_some());
     let ask = |host: &str| Client::new(address).naming(host).get("/links.php").unwrap().text();
     let hits = || common::status(nicache.name())["counters"]["hits_dynamic"].as_u64().unwrap();
     for first in ["SHOP.example", "shop.example:80", "shop.example."] {
-        let before = hits();
-        for round in 0..40 {
+        let (before, begun) = (hits(), Instant::now());
+        for round in 0.. {
+            if round >= 40 && hits() > before + 20 {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{} hits", hits() - before);
             for host in [first, "shop.example"] {
                 assert_eq!(ask(host), format!("http://{host}/"), "round {round}");
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert!(hits() > before + 20, "{} hits", hits() - before);
     }
 }
 
 #[test]
 fn without_classes() {
-    assert!(hotlinkers(&start(Some(Rule::Classes))) > 0, "nobody notices that the rule is off");
+    let stage = start(Some(Rule::Classes));
+    assert!(eventually(|| hotlinkers(&stage) > 0), "nobody notices that the rule is off");
 }
 
 /// Who asks whether the connection still lives while a page takes its time is not cut off, whoever
@@ -203,17 +208,27 @@ fn probes_while_a_page_takes_its_time() {
         };
         let stage = Stage::start(&Setup { options, ..Setup::default() }, |_| {});
         stage.script("slow.php", "<?php sleep(5); echo 'slow';");
-        let mut stream = TcpStream::connect(stage.address()).unwrap();
-        // Given up after 3 s without an answer.
-        set_socket_keepalive(&stream, true).unwrap();
-        set_tcp_keepidle(&stream, Duration::from_secs(1)).unwrap();
-        set_tcp_keepintvl(&stream, Duration::from_secs(1)).unwrap();
-        set_tcp_keepcnt(&stream, 2).unwrap();
-        stream
-            .write_all(b"GET /slow.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            .unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap_or_else(|error| panic!("{handshake}: {error}"));
-        assert!(reply.contains("slow"), "{handshake}: {reply}");
+        let ask = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(stage.address())?;
+            // Given up after 3 s without an answer.
+            set_socket_keepalive(&stream, true)?;
+            set_tcp_keepidle(&stream, Duration::from_secs(1))?;
+            set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
+            set_tcp_keepcnt(&stream, 2)?;
+            stream.write_all(b"GET /slow.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply)?;
+            Ok(reply)
+        };
+        // On a busy machine the card itself may stand still for as long.
+        let is_answered = (0..3).any(|_| {
+            let reply = ask();
+            let is_whole = reply.as_ref().is_ok_and(|reply| reply.contains("slow"));
+            if !is_whole {
+                println!("{handshake}: {reply:?}");
+            }
+            is_whole
+        });
+        assert!(is_answered, "{handshake}: the connection is given up each time");
     }
 }

@@ -314,9 +314,9 @@ fn begun_before() {
     );
     cases.run("a transaction that was open", || {
         stage.change(&first, "new", || {
-            open.send("COMMIT;");
             // Only the statement itself, nothing behind it.
-            std::thread::sleep(Duration::from_millis(100));
+            open.send("COMMIT;");
+            stage.wait_until(|| stage.direct(&first).contains("new"));
         });
     });
     cases.run("a client that was idle", || {
@@ -427,12 +427,16 @@ fn what_the_database_changes_by_itself() {
         let mut client = stage.client();
         let mut new_since = None;
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(6) {
+        // On a busy machine the event may come late; its page is looked at for a while after it.
+        while begun.elapsed() < Duration::from_secs(6)
+            || new_since.is_none_or(|since: Instant| since.elapsed() < Duration::from_secs(2))
+                && begun.elapsed() < Duration::from_secs(60)
+        {
             let is_new = stage.sql("SELECT text FROM timed WHERE id = 1").contains("new");
             if is_new {
                 new_since.get_or_insert_with(Instant::now);
             }
-            let late = new_since.map(|since: Instant| since.elapsed());
+            let late = new_since.map(|since| since.elapsed());
             let shown = client.get(&url).unwrap().text();
             let slack = Duration::from_millis(300);
             assert!(shown.contains("new") || late.is_none_or(|late| late < slack),
@@ -448,7 +452,9 @@ fn what_the_database_changes_by_itself() {
         let number = |text: &str| {
             text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap()
         };
-        while begun.elapsed() < Duration::from_secs(4) {
+        while begun.elapsed() < Duration::from_secs(4)
+            || before <= 1 && begun.elapsed() < Duration::from_secs(60)
+        {
             before = number(&stage.sql("SELECT n FROM ticks")).max(before);
             let shown = client.get(&url).unwrap().text();
             assert!(number(&shown) >= before, "{shown} although {before} was there");
@@ -538,13 +544,14 @@ impl Drop for Primary {
     }
 }
 
-/// Rows of a page that are never older than what the database said before it was asked for.
-fn is_never_late(stage: &Stage, url: &str, query: &str, time: Duration) -> u64 {
+/// Rows of a page that are never older than what the database said before it was asked for. It goes
+/// on beyond `time`, up to ten times as long, until the number there is above `enough`.
+fn is_never_late(stage: &Stage, url: &str, query: &str, time: Duration, enough: u64) -> u64 {
     let number = |text: &str| {
         text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap()
     };
     let (mut client, begun, mut before) = (stage.client(), Instant::now(), 0);
-    while begun.elapsed() < time {
+    while begun.elapsed() < time || before <= enough && begun.elapsed() < 10 * time {
         before = number(&stage.sql(query)).max(before);
         let shown = client.get(url).unwrap().text();
         assert!(number(&shown) >= before, "{shown} although {before} was there");
@@ -561,6 +568,7 @@ fn what_another_server_changes() {
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     cases.run("a replica", || {
+        const ENOUGH: u64 = 5;
         let other = table(&stage, "before_replication", "");
         stage.warm(&other);
         let primary = Primary::start(&stage);
@@ -579,12 +587,13 @@ fn what_another_server_changes() {
                 }
             });
             let last = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                is_never_late(&stage, &url, "SELECT n FROM mirrored", Duration::from_secs(8))
+                let query = "SELECT n FROM mirrored";
+                is_never_late(&stage, &url, query, Duration::from_secs(8), ENOUGH)
             }));
             stop.store(true, Ordering::Relaxed);
             last.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        assert!(last > 5, "the replica has applied {last} changes");
+        assert!(last > ENOUGH, "the replica has applied {last} changes");
         stage.sql("STOP SLAVE; RESET SLAVE ALL");
         stage.warm(&url);
     });

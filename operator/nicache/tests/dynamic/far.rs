@@ -15,6 +15,9 @@ use crate::stage::Shell;
 pub(crate) const NEAR: &str = "10.55.0.1";
 pub(crate) const FAR: &str = "10.55.0.2";
 
+/// For what is certain to come, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     MariaDb,
@@ -67,7 +70,7 @@ impl Far {
                 && std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim() == "sleep")
                 .then_some(())
         };
-        assert!(within(Duration::from_secs(10), is_apart).is_some());
+        assert!(within(PATIENCE, is_apart).is_some());
         ip(&format!("link add near type veth peer name far netns {pid}"));
         ip(&format!("address add {NEAR}/24 dev near"));
         ip("link set near up");
@@ -149,7 +152,7 @@ impl Far {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.database = Some(self.inside(&words).spawn().unwrap());
         let is_there = || self.direct("SELECT 1").ok();
-        assert!(within(Duration::from_secs(60), is_there).is_some(), "the database is not there");
+        assert!(within(PATIENCE, is_there).is_some(), "the database is not there");
         if self.kind == Kind::MariaDb {
             self.direct(
                 "CREATE USER 'site'@'%' IDENTIFIED BY 'site'; GRANT ALL ON site.* TO 'site'@'%'",
@@ -185,7 +188,7 @@ impl Far {
         // On a bus, the relay has no address but the database's.
         let address = if self.on_bus { &listen } else { &cards };
         let is_there = || std::net::TcpStream::connect(&**address).ok();
-        assert!(within(Duration::from_secs(20), is_there).is_some(), "the relay is not there");
+        assert!(within(PATIENCE, is_there).is_some(), "the relay is not there");
     }
 
     pub(crate) fn start_nats(&mut self) {
@@ -194,7 +197,7 @@ impl Far {
             ["nats-server", "-a", FAR, "-p", "4222", "-js", "-sd", &store, "-l", "/dev/null"];
         self.nats = Some(self.inside(&words).spawn().unwrap());
         let is_there = || std::net::TcpStream::connect(format!("{FAR}:4222")).ok();
-        assert!(within(Duration::from_secs(20), is_there).is_some(), "the bus is not there");
+        assert!(within(PATIENCE, is_there).is_some(), "the bus is not there");
     }
 
     /// The bus's process.
@@ -303,7 +306,7 @@ pub(crate) fn mariadb() -> Command {
         "--skip-column-names",
         "--unbuffered",
         "--skip-ssl",
-        "--connect-timeout=5",
+        "--connect-timeout=30",
     ]);
     command.args(["--user=site", "--password=site", "--database=site", "--host", FAR]);
     command
@@ -321,7 +324,7 @@ pub(crate) fn psql() -> Command {
         "ON_ERROR_STOP=1",
     ]);
     command.args(["--username=postgres", "--dbname=site", "--host", FAR]);
-    command.env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "5");
+    command.env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "30");
     command
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
 
-use crate::check::Cases;
+use crate::check::{Cases, eventually};
 use crate::common::Stop;
 use crate::living::LONG;
 use crate::stage::{Setup, Shell, Stage};
@@ -193,16 +193,19 @@ pub(crate) fn what_a_script_reads_of(mut stage: Stage) -> Stage {
     cases.run("logs do not disturb", || {
         // nginx and PHP write logs of their own, too.
         stage.script("logs.php", "<?php echo 'logged';");
-        stage.warm("/logs.php");
         let mut writer = Shell::new(stage.command("sh"), "echo said");
         writer.run(&format!("exec 3>>{data}/../log/other.log"));
-        let before = stage.counter("hits_dynamic");
         let mut client = stage.client();
-        for _ in 0..50 {
-            writer.run("echo a line >&3");
-            assert_eq!(client.get("/logs.php").unwrap().text(), "logged");
-        }
-        assert!(stage.counter("hits_dynamic") > before + 25, "lines of a log void pages");
+        let stays = || {
+            stage.warm("/logs.php");
+            let before = stage.counter("hits_dynamic");
+            for _ in 0..50 {
+                writer.run("echo a line >&3");
+                assert_eq!(client.get("/logs.php").unwrap().text(), "logged");
+            }
+            stage.counter("hits_dynamic") > before + 25
+        };
+        assert!(eventually(stays), "lines of a log void pages");
     });
     cases.end(&mut stage);
     stage
@@ -484,14 +487,14 @@ pub(crate) fn where_php_itself_is_late_of(setup: Setup) {
         let data = stage.path("data").display().to_string();
         stage.shell(&format!("ln -s two {data}/l2; mv -T {data}/l2 {data}/current"));
         // It may be old as long as PHP remembers where the link led.
-        assert!(stage.try_warm("/app.php", Duration::from_secs(10)).is_some());
+        stage.warm("/app.php");
         crate::machine::reload_php(&stage);
         let fresh = || {
             (stage.client().request("GET", "/app.php", &[("X-Direct", "1")], b"").ok()?.text()
                 == "new")
                 .then_some(())
         };
-        assert!(crate::common::within(Duration::from_secs(10), fresh).is_some());
+        assert!(crate::common::within(Duration::from_secs(60), fresh).is_some());
         stage.expect("/app.php", "new");
     });
     cases.end(&mut stage);
@@ -564,7 +567,7 @@ fn an_old_text_that_takes_long_to_compile() {
         // it keeps, from the request's beginning. How long it compiles depends on the machine and
         // on who else is at work there.
         let mut functions = 25_000;
-        let brought_back = (1..=15).find_map(|number| {
+        let brought_back = (1..=40).find_map(|number| {
             let long: String = (0..functions).map(body).collect();
             let Try { brought_back, was_quick, compiling } =
                 while_the_old_text_is_compiled(&stage, number, &long);
@@ -621,6 +624,11 @@ fn what_is_made_empty_first() {
                     let reply = Client::new(stage.address()).get(path).unwrap();
                     if reply.text() != version.to_string() {
                         shown.push((version, reply.text()));
+                    }
+                    // Nothing may have been kept between two of them. As long as nobody writes, it
+                    // is, and the next one takes the place of what is kept.
+                    if version == 150 {
+                        assert_eq!(stage.warm(path), version.to_string());
                     }
                     std::thread::sleep(Duration::from_millis(version % 7 * 5));
                 }

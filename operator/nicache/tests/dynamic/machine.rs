@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
+use nicache_coherence::{LEASE_NS, LEASE_RENEWAL_NS};
 use rustix::process::Signal;
 
-use crate::check::Cases;
+use crate::check::{Cases, eventually};
 use crate::common::{kill, within};
 use crate::stage::{Database, Setup, Stage};
 
@@ -18,21 +19,30 @@ pub(crate) fn reload_php(stage: &Stage) {
 
 /// The first process of the site whose command line begins with `name`.
 pub(crate) fn process(stage: &Stage, name: &str) -> u64 {
-    let is_it = |pid: &&u64| {
+    find_process(stage, name).unwrap_or_else(|| panic!("no process {name}"))
+}
+
+/// As [`process`], if there is one.
+pub(crate) fn find_process(stage: &Stage, name: &str) -> Option<u64> {
+    let is_it = |pid: &u64| {
         std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
             .is_ok_and(|line| line.starts_with(name))
     };
-    *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {name}"))
+    stage.nicache.processes().into_iter().find(is_it)
 }
 
+/// What happens under load may happen so much later on a busy machine.
+const LONGER: Duration = Duration::from_secs(60);
+
 /// Readers and a writer of one page; every reply must show a version that was current at some time
-/// from its request to its end.
+/// from its request to its end. It goes on until the time is over and all has happened that
+/// `meanwhile` does, which says so.
 pub(crate) fn under_load(
     stage: &Stage,
     url: &str,
     duration: Duration,
     mut write: impl FnMut(usize),
-    mut meanwhile: impl FnMut(Duration),
+    mut meanwhile: impl FnMut(Duration) -> bool,
 ) -> (u64, u64) {
     let began: Mutex<Vec<Instant>> = Mutex::new(vec![Instant::now()]);
     let ended: Mutex<Vec<Instant>> = Mutex::new(vec![Instant::now()]);
@@ -77,13 +87,17 @@ pub(crate) fn under_load(
             });
         }
         let start = Instant::now();
-        let mut version = 0;
-        while start.elapsed() < duration && !stop.load(Ordering::Relaxed) {
+        let (mut version, mut is_done) = (0, false);
+        let goes_on = |is_done: bool| {
+            let past = start.elapsed();
+            past < duration || !is_done && past < duration + LONGER
+        };
+        while goes_on(is_done) && !stop.load(Ordering::Relaxed) {
             version += 1;
             began.lock().unwrap().push(Instant::now());
             write(version);
             ended.lock().unwrap().push(Instant::now());
-            meanwhile(start.elapsed());
+            is_done = meanwhile(start.elapsed());
             std::thread::sleep(Duration::from_millis(40));
         }
         stop.store(true, Ordering::Relaxed);
@@ -95,11 +109,12 @@ const READERS: usize = 16;
 
 /// Replies under load, some of which are the card's. On a busy machine none may be for some
 /// seconds, because the page has changed again before two executions agree.
-fn hits_under_load(stage: &Stage, path: &str, mut write: impl FnMut(usize)) {
+pub(crate) fn hits_under_load(stage: &Stage, path: &str, mut write: impl FnMut(usize)) {
     const ROUNDS: u32 = 8;
     let before = stage.counter("hits_dynamic");
     for _ in 0..ROUNDS {
-        let (replies, failed) = under_load(stage, path, Duration::from_secs(4), &mut write, |_| {});
+        let (replies, failed) =
+            under_load(stage, path, Duration::from_secs(4), &mut write, |_| true);
         let hits = stage.counter("hits_dynamic") - before;
         println!("  {replies} replies, {hits} hits");
         assert_eq!(failed, 0);
@@ -180,16 +195,17 @@ pub(crate) fn watcher_stands_still(stage: &Stage, write: impl Fn(usize)) {
     write(0);
     stage.warm("/file.php");
     let watcher = stage.nicache.pid("watch_pid");
-    let mut state = 0;
+    let (mut state, mut stopped) = (0, Duration::ZERO);
     let (replies, failed) =
         under_load(stage, "/file.php", Duration::from_millis(7500), write, |at| {
             if state == 0 && at > Duration::from_millis(500) {
                 kill(watcher, Signal::STOP);
-                state = 1;
-            } else if state == 1 && at > Duration::from_millis(5500) {
+                (state, stopped) = (1, at);
+            } else if state == 1 && at > stopped + Duration::from_secs(5) {
                 kill(watcher, Signal::CONT);
                 state = 2;
             }
+            state == 2
         });
     if state == 1 {
         kill(watcher, Signal::CONT);
@@ -209,7 +225,8 @@ pub(crate) fn more_events_than_fit(stage: &Stage, write: impl Fn(usize)) {
     let flood = std::thread::spawn(move || {
         Client::new(address).get("/flood.php").map(|reply| reply.text())
     });
-    let (replies, failed) = under_load(stage, "/file.php", Duration::from_secs(4), &write, |_| {});
+    let (replies, failed) =
+        under_load(stage, "/file.php", Duration::from_secs(4), &write, |_| true);
     assert_eq!(flood.join().unwrap().unwrap(), "done");
     println!("  {replies} replies");
     assert_eq!(failed, 0);
@@ -238,6 +255,7 @@ fn what_happens_to_programs() {
                         kill(process(&stage, "nginx: master"), Signal::HUP);
                     }
                 }
+                done == 2
             });
         println!("  {replies} replies, {failed} failed");
         assert!(replies > failed && done == 2);
@@ -246,20 +264,25 @@ fn what_happens_to_programs() {
     cases.end(&mut stage);
 }
 
-/// A database that is killed and comes back. Runs something while the ring is full and nobody reads
-/// it, but not for so long that the lease ends.
-fn in_a_full_ring(stage: &Stage, what: impl FnOnce()) {
+/// Runs something while the ring is full and nobody reads it. Was it done before the watcher's
+/// lease ended? If not, nothing was served any longer, and what comes of it shows little.
+fn in_a_full_ring(stage: &Stage, what: impl FnOnce()) -> bool {
     stage.script(
         "fill.php",
         "<?php for ($n = 0; $n < 80000; $n++) @stat('/nowhere/' . $n); echo 'full';",
     );
     assert_eq!(stage.get("/fill.php"), "full");
     let watcher = stage.nicache.pid("watch_pid");
+    let begun = Instant::now();
     kill(watcher, Signal::STOP);
     let filled = stage.client().get("/fill.php").map(|reply| reply.text());
     what();
+    let took = begun.elapsed();
     kill(watcher, Signal::CONT);
     assert_eq!(filled.unwrap(), "full");
+    println!("  {took:?} without the watcher");
+    // It may have been about to renew the lease.
+    took < Duration::from_nanos(LEASE_NS - LEASE_RENEWAL_NS)
 }
 
 #[test]
@@ -268,10 +291,17 @@ fn what_finds_no_room_in_the_ring() {
     let mut cases = Cases::default();
     cases.run("a change", || {
         let mut shell = stage.mariadb_shell();
-        shell.run("SELECT 1;");
-        stage.warm("/table.php");
-        in_a_full_ring(&stage, || drop(shell.run("UPDATE versions SET version = 1 WHERE id = 1;")));
-        stage.expect("/table.php", "version 1");
+        let is_in_time = || {
+            shell.run("UPDATE versions SET version = 0 WHERE id = 1;");
+            shell.run("SELECT 1;");
+            assert_eq!(stage.warm("/table.php"), "version 0");
+            let is_in_time = in_a_full_ring(&stage, || {
+                drop(shell.run("UPDATE versions SET version = 1 WHERE id = 1;"));
+            });
+            stage.expect("/table.php", "version 1");
+            is_in_time
+        };
+        assert!(eventually(is_in_time), "the lease has ended each time: this shows nothing");
     });
     cases.run("a change in a transaction that ends later", || {
         let mut shell = stage.mariadb_shell();
@@ -344,6 +374,9 @@ fn what_finds_no_room_in_the_ring() {
     cases.end(&mut stage);
 }
 
+/// For a database that was killed to begin anew.
+const RECOVERY: Duration = Duration::from_secs(90);
+
 #[test]
 fn a_database_that_dies() {
     // It is not a program of the run, whose end would end everything, but of the server: a shell
@@ -359,7 +392,7 @@ fn a_database_that_dies() {
         let write = |version: usize| {
             // It may be away; then the writer goes on trying.
             let sql = format!("UPDATE versions SET version = {version} WHERE id = 1");
-            let written = within(Duration::from_secs(20), || stage.try_sql(&sql).ok());
+            let written = within(RECOVERY, || stage.try_sql(&sql).ok());
             assert!(written.is_some());
         };
         let mut killed = false;
@@ -369,6 +402,7 @@ fn a_database_that_dies() {
                     killed = true;
                     kill(running(&stage, "mariadbd"), Signal::KILL);
                 }
+                killed
             });
         println!("  {replies} replies, {failed} failed");
         assert!(killed && replies > 100);
@@ -385,7 +419,7 @@ fn a_database_that_dies() {
         assert_eq!(stage.warm("/memory.php"), "rows 1");
         kill(running(&stage, "mariadbd"), Signal::KILL);
         std::thread::sleep(Duration::from_millis(100));
-        assert!(within(Duration::from_secs(20), || stage.try_sql("SELECT 1").ok()).is_some());
+        assert!(within(RECOVERY, || stage.try_sql("SELECT 1").ok()).is_some());
         stage.expect("/memory.php", "rows 0");
     });
     cases.end(&mut stage);
@@ -402,16 +436,17 @@ fn the_watcher_is_killed() {
 pub(crate) fn the_watcher_is_killed_of(stage: Stage) {
     stage.warm("/file.php");
     let watcher = stage.nicache.pid("watch_pid");
-    let mut killed = false;
+    let mut killed = None;
     let write = |version: usize| stage.replace("data/version", &version.to_string());
     let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(3), write, |at| {
-        if !killed && at > Duration::from_secs(1) {
-            killed = true;
+        if killed.is_none() && at > Duration::from_secs(1) {
+            killed = Some(at);
             kill(watcher, Signal::KILL);
         }
+        killed.is_some_and(|killed| at > killed + Duration::from_secs(1))
     });
     println!("  {replies} replies, {failed} failed");
-    assert!(killed && replies > 50);
+    assert!(killed.is_some() && replies > 50);
 }
 
 /// The process of the site that runs this program.

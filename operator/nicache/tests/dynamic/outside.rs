@@ -15,7 +15,7 @@ use nicache_applications::Client;
 use nicache_prove::Outcome;
 use rustix::process::Signal;
 
-use crate::check::Cases;
+use crate::check::{Cases, eventually};
 use crate::common::{self, within};
 use crate::living::{LONG, stays};
 use crate::rules::{carry_out, files_and_rows};
@@ -170,15 +170,18 @@ fn php_of_the_machine() {
         stage.change("/row.php", "new", || drop(stage.sql("UPDATE t SET text = 'new'")));
     });
     cases.run("another site's database begins on the machine", || {
-        stage.warm("/row.php");
-        let before = stage.counter("purges_by_source");
-        for _ in 0..8 {
-            Command::new("mariadbd").arg("--version").stdout(Stdio::null()).status().unwrap();
-            assert_eq!(stage.get("/row.php"), "new");
-        }
-        let purged = stage.counter("purges_by_source") - before;
-        // What other tests do to the machine at the same moment may purge it.
-        assert!(purged <= 3, "{purged} times");
+        let stays = || {
+            stage.warm("/row.php");
+            let before = stage.counter("purges_by_source");
+            for _ in 0..8 {
+                Command::new("mariadbd").arg("--version").stdout(Stdio::null()).status().unwrap();
+                assert_eq!(stage.get("/row.php"), "new");
+            }
+            let purged = stage.counter("purges_by_source") - before;
+            println!("  {purged} purges");
+            purged <= 3
+        };
+        assert!(eventually(stays), "it is purged");
     });
     cases.run("others stay", || {
         stays(&stage, "/file.php", "hits_dynamic", || drop(stage.direct("/away.php")));

@@ -168,4 +168,7 @@ fn what_is_copied_up_while_the_server_opens_it() {
         });
         assert_eq!(stage.get(&url), "new", "{url}");
     }
+    println!("  {} hits", stage.counter("hits_dynamic"));
+    // If such a page were never kept, this would show nothing.
+    assert_eq!(stage.warm(&format!("/race.php?n={}", ROUNDS - 1)), "new");
 }

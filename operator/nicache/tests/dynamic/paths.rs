@@ -5,13 +5,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nicache_applications::Client;
 
-use crate::check::Cases;
+use crate::check::{Cases, eventually};
 use crate::common;
 use crate::stage::{Setup, Stage, T};
 
 const OPTIONS: &[&str] = &[
     "--session-files=@FOLDER@/tmp/sess_*",
-    "--path=pattern = '/masked*', masks = ['id=\"*\"', 'took *ms'], mask-headers = ['X-Page-Number']",
+    "--path=pattern = '/masked*', masks = ['id=\"*\"', 'took *ms'], \
+     mask-headers = ['X-Page-Number'], recheck-max = '1s'",
     "--path=pattern = '/private*', share-private = true",
     "--path=pattern = '/session*', share-no-store = true, drop-set-cookie = ['PHPSESSID']",
     "--path=pattern = '/never*', cache = false",
@@ -20,7 +21,7 @@ const OPTIONS: &[&str] = &[
     "--path=pattern = '/harmless*', ignore-cookie = ['theme']",
 ];
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn stage() -> Stage {
     Stage::start(&Setup { options: OPTIONS, ..Setup::default() }, |_| {})
@@ -60,18 +61,22 @@ fn what_differs_by_masked_tokens_is_kept() {
     stage.script("masked.php", TOKENS);
     stage.script("plain.php", TOKENS);
     cases.run("tokens are never older than T", || {
-        assert!(is_kept(&stage, "/masked.php", PATIENCE));
-        let (mut client, begun) = (stage.client(), Instant::now());
-        let (hits, mut tokens) = (stage.counter("hits_dynamic"), std::collections::HashSet::new());
-        while begun.elapsed() < 4 * T {
-            let asked = unix_ms();
-            let text = client.get("/masked.php").unwrap().text();
-            let token: u128 = text.split('"').nth(1).unwrap().parse().unwrap();
-            assert!(token + T.as_millis() + 100 >= asked, "{} ms old", asked - token);
-            tokens.insert(token);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert!(stage.counter("hits_dynamic") > hits + tokens.len() as u64 && tokens.len() > 2);
+        let mut client = stage.client();
+        let is_shared = || {
+            assert!(is_kept(&stage, "/masked.php", PATIENCE));
+            let (hits, begun) = (stage.counter("hits_dynamic"), Instant::now());
+            let mut tokens = std::collections::HashSet::new();
+            while begun.elapsed() < 4 * T {
+                let asked = unix_ms();
+                let text = client.get("/masked.php").unwrap().text();
+                let token: u128 = text.split('"').nth(1).unwrap().parse().unwrap();
+                assert!(token + T.as_millis() + 100 >= asked, "{} ms old", asked - token);
+                tokens.insert(token);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stage.counter("hits_dynamic") > hits + tokens.len() as u64 && tokens.len() > 2
+        };
+        assert!(eventually(is_shared));
         assert!(stage.counter("masked") > 0);
     });
     cases.run("the rest shows at once", || {
@@ -159,8 +164,11 @@ fn what_the_operator_shares() {
             assert!(reply.header("set-cookie").is_some());
         }
         assert!(is_kept(&stage, "/session.php", PATIENCE));
-        let mut without = 0;
-        for round in 2..40 {
+        let (mut without, begun) = (0, Instant::now());
+        for round in 2.. {
+            if round >= 40 && (without > 0 || begun.elapsed() > PATIENCE) {
+                break;
+            }
             let reply = stage.client().get("/session.php").unwrap();
             assert_eq!(reply.text(), "visit 1");
             without += u32::from(reply.header("set-cookie").is_none());
@@ -174,13 +182,19 @@ fn what_the_operator_shares() {
         stage.script("harmless.php", "<?php echo 'for all';");
         assert!(is_kept(&stage, "/harmless.php", PATIENCE));
         let mut client = stage.client();
-        let (hits, bypasses) = (stage.counter("hits"), stage.counter("bypass_cookie"));
-        for _ in 0..10 {
-            assert_eq!(with_cookie(&mut client, "/harmless.php", "theme=dark"), "for all");
-            assert_eq!(with_cookie(&mut client, "/harmless.php", "theme=dark; sid=1"), "for all");
-        }
-        assert!(stage.counter("hits") > hits);
-        assert_eq!(stage.counter("bypass_cookie"), bypasses + 10);
+        let is_answered = eventually(|| {
+            let (hits, bypasses) = (stage.counter("hits"), stage.counter("bypass_cookie"));
+            for _ in 0..10 {
+                assert_eq!(with_cookie(&mut client, "/harmless.php", "theme=dark"), "for all");
+                assert_eq!(
+                    with_cookie(&mut client, "/harmless.php", "theme=dark; sid=1"),
+                    "for all"
+                );
+            }
+            assert_eq!(stage.counter("bypass_cookie"), bypasses + 10);
+            stage.counter("hits") > hits
+        });
+        assert!(is_answered);
     });
     cases.run("cookies that are not as harmless as was said", || {
         stage.script("harmless2.php", "<?php echo 'theme ', $_COOKIE['theme'] ?? 'none';");
@@ -219,22 +233,25 @@ fn what_is_kept_for_how_long() {
     cases.run("longer than elsewhere", || {
         stage.script("slow.php", "<?php echo 'for all ', file_get_contents('@FOLDER@/data/text');");
         stage.write("data/text", "first");
-        assert!(is_kept(&stage, "/slow.php", PATIENCE));
-        let (mut client, begun) = (stage.client(), Instant::now());
+        let mut client = stage.client();
         let counters = || {
             ["hits_dynamic", "recheck_requests", "purges_by_source"].map(|name| stage.counter(name))
         };
-        let (before, mut requests) = (counters(), 0);
-        while begun.elapsed() < 3 * T {
-            client.get("/slow.php").unwrap();
-            requests += 1;
-        }
-        let after = counters();
-        let [hits, asked, purged] = [0, 1, 2].map(|at| after[at] - before[at]);
-        println!("  {requests} requests, {hits} hits, {asked} asked again, {purged} purged");
-        // T would cost three. What the database does by itself may cost one, and so may what voids
-        // everything: other tests' mounts.
-        assert!(hits > requests * 9 / 10 && asked <= 1 + 2 * purged);
+        let lasts = || {
+            assert!(is_kept(&stage, "/slow.php", PATIENCE));
+            let (before, begun, mut requests) = (counters(), Instant::now(), 0);
+            while begun.elapsed() < 3 * T {
+                client.get("/slow.php").unwrap();
+                requests += 1;
+            }
+            let after = counters();
+            let [hits, asked, purged] = [0, 1, 2].map(|at| after[at] - before[at]);
+            println!("  {requests} requests, {hits} hits, {asked} asked again, {purged} purged");
+            // T would cost three. What the database does by itself may cost one, and so may what
+            // voids everything: other tests' mounts.
+            hits > requests * 9 / 10 && asked <= 1 + 2 * purged
+        };
+        assert!(eventually(lasts), "it is not kept longer");
         stage.write("data/text", "second");
         assert_eq!(client.get("/slow.php").unwrap().text(), "for all second");
     });
@@ -243,7 +260,7 @@ fn what_is_kept_for_how_long() {
         assert!(!is_kept_if_any(&stage, "/files.php"));
         stage.script("files.html", "a file");
         std::thread::sleep(Duration::from_millis(100));
-        assert!(is_kept_if_any(&stage, "/files.html"));
+        assert!(eventually(|| is_kept_if_any(&stage, "/files.html")));
     });
     cases.end(&mut stage);
 }
@@ -267,7 +284,7 @@ fn what_changes_more_often_than_it_is_used_is_left_alone() {
             // Time for the card's own request, by which it becomes an entry again.
             std::thread::sleep(Duration::from_millis(60));
             assert!(
-                begun.elapsed() < Duration::from_secs(30),
+                begun.elapsed() < Duration::from_secs(90),
                 "{number} changes, never left alone"
             );
         }

@@ -23,6 +23,9 @@ use crate::ground::own_mounts;
 /// The server's clock and what else nobody sees may be this old.
 pub(crate) const T: Duration = Duration::from_secs(1);
 
+/// For what is certain to come, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Preparing a database takes both processors for a while.
 static PREPARING: Mutex<()> = Mutex::new(());
 
@@ -210,7 +213,7 @@ impl Stage {
                 Command::new(&command[0]).args(&command[1..]).stdin(Stdio::null()).spawn().unwrap(),
             );
             let is_there = || run(mariadb(&folder).args(["--execute", "SELECT 1"])).ok();
-            assert!(within(Duration::from_secs(30), is_there).is_some());
+            assert!(within(PATIENCE, is_there).is_some());
         }
         prepare(&folder);
 
@@ -289,7 +292,7 @@ impl Stage {
             let reply = stage.client().get("/ready.php");
             reply.is_ok_and(|reply| reply.text() == "ready").then_some(())
         };
-        assert!(within(Duration::from_secs(15), is_ready).is_some(), "PHP is not there");
+        assert!(within(PATIENCE, is_ready).is_some(), "PHP is not there");
         match setup.database {
             Database::None => {}
             Database::MariaDb => stage.wait_for(|| stage.try_sql("SELECT 1").is_ok()),
@@ -308,17 +311,11 @@ impl Stage {
 
     /// Waits for something that is certain to come.
     pub(crate) fn wait_until(&self, mut is_there: impl FnMut() -> bool) {
-        assert!(
-            within(Duration::from_secs(30), || is_there().then_some(())).is_some(),
-            "it does not come"
-        );
+        assert!(within(PATIENCE, || is_there().then_some(())).is_some(), "it does not come");
     }
 
     fn wait_for(&self, mut ready: impl FnMut() -> bool) {
-        assert!(
-            within(Duration::from_secs(30), || ready().then_some(())).is_some(),
-            "the database is not there"
-        );
+        assert!(within(PATIENCE, || ready().then_some(())).is_some(), "the database is not there");
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -51,7 +51,10 @@ fn ask(stage: &Stage, url: &str, duration: Duration, look: impl Fn(&str, f64) + 
 
 #[test]
 fn clocks_and_chance() {
-    clocks_and_chance_of(&Setup { database: Database::MariaDb, ..Setup::default() });
+    // It may take some time until the page that shows PHP's memory is kept, and it must not have
+    // earned more than a second by then.
+    let options = &["--path=pattern = '/memory*', recheck-max = '1s'"];
+    clocks_and_chance_of(&Setup { database: Database::MariaDb, options, ..Setup::default() });
 }
 
 /// Pages that show the time are never older than T, and no two visitors get the same by chance,
@@ -137,7 +140,9 @@ pub(crate) fn clocks_and_chance_of(setup: &Setup) {
 
 #[test]
 fn another_server() {
-    another_server_of(Setup::default());
+    // As for the page that shows PHP's memory.
+    let options = &["--path=pattern = '/outer*', recheck-max = '1s'"];
+    another_server_of(Setup { options, ..Setup::default() });
 }
 
 /// Pages that ask another server show its changes, with any setup.
@@ -335,13 +340,17 @@ pub(crate) fn what_requests_do_is_done_of(setup: &Setup) {
             stage.script(&format!("{name}.php"), &format!("<?php {text}"));
             let url = format!("/{name}.php");
             ask(&stage, &url, Duration::from_secs(1), |reply, _| assert_eq!(reply, "counted"));
-            let before = counted(*n);
-            let begun = Instant::now();
-            ask(&stage, &url, Duration::from_secs(4), |reply, _| assert_eq!(reply, "counted"));
-            let done = counted(*n) - before;
-            println!("  {name}: {done} in {:?}", begun.elapsed());
-            // At its own pace, which is once in a second at most for the last.
-            assert!(done >= if *n == 3 { 1 } else { 3 }, "{name}: {done} in {:?}", begun.elapsed());
+            // At its own pace, which is once in a second at most for the last. A busy machine may
+            // do less for some seconds.
+            let enough = if *n == 3 { 1 } else { 3 };
+            let is_done = || {
+                let (before, begun) = (counted(*n), Instant::now());
+                ask(&stage, &url, Duration::from_secs(4), |reply, _| assert_eq!(reply, "counted"));
+                let done = counted(*n) - before;
+                println!("  {name}: {done} in {:?}", begun.elapsed());
+                done >= enough
+            };
+            assert!((0..10).any(|_| is_done()), "{name}: never {enough} times in 4 s");
         });
     }
     cases.end(&mut stage);

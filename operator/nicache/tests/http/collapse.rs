@@ -1,10 +1,13 @@
 //! Many who ask at once for what nobody has: the server is asked by few.
 
+use std::cell::Cell;
 use std::sync::Barrier;
 
+use super::common::holds_after;
 use super::stage::{Connection, Stage, text};
 
 const CLIENTS: usize = 24;
+const ROUNDS: usize = 3;
 
 #[test]
 fn a_cold_file_is_asked_for_by_few() {
@@ -13,7 +16,9 @@ fn a_cold_file_is_asked_for_by_few() {
         "",
         "location /slow/ { alias @ROOT@/site/; limit_rate 3m; limit_rate_after 0; }",
     );
-    for round in 0..3 {
+    let sent = Cell::new(0);
+    let ask = |round| {
+        sent.set(sent.get() + CLIENTS as u64);
         // 100 ms of the server's.
         let name = format!("cold{round}.bin");
         let content = text(300_000 + round);
@@ -34,19 +39,24 @@ fn a_cold_file_is_asked_for_by_few() {
                 });
             }
         });
-    }
-    let log = std::fs::read_to_string(stage.site.folder.path().join("access.log")).unwrap();
-    let asked = log.lines().filter(|line| line.contains("/slow/")).count();
-    let (collapsed, answered) = (stage.counter("waits_collapsed"), stage.counter("waits_answered"));
-    println!(
-        "{asked} of {} requests at the server, {collapsed} waited, {answered} of these answered",
-        3 * CLIENTS
-    );
+    };
+    let mut counted = Vec::new();
+    let are_few = || {
+        let log = std::fs::read_to_string(stage.site.folder.path().join("access.log")).unwrap();
+        let asked = log.lines().filter(|line| line.contains("/slow/")).count();
+        let (collapsed, answered) =
+            (stage.counter("waits_collapsed"), stage.counter("waits_answered"));
+        let (asked, all) = (asked as u64, sent.get());
+        println!(
+            "{asked} of {all} requests at the server, {collapsed} waited, {answered} of these answered"
+        );
+        counted = vec![asked, all, collapsed, answered];
+        collapsed > 0 && answered > 0 && asked < all
+    };
+    // On a busy machine all of them may come one after the other.
+    let is_seen = holds_after(ROUNDS, ask, are_few);
     let status = super::common::status(stage.nicache.name());
-    assert!(
-        collapsed > 0 && answered > 0 && asked < 3 * CLIENTS,
-        "{asked} {collapsed} {answered} {status}"
-    );
+    assert!(is_seen, "{counted:?} {status}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::pair::Pair;
 fn a_postgres_on_another_machine() {
     let pair = Pair::start(Kind::Postgres);
     pair.far.sql("CREATE TABLE versions (id INT PRIMARY KEY, version INT); INSERT INTO versions VALUES (1, 0)");
-    let script = "<?php $db = @pg_connect('host=@FAR@ user=postgres dbname=site sslmode=disable connect_timeout=3');
+    let script = "<?php $db = @pg_connect('host=@FAR@ user=postgres dbname=site sslmode=disable connect_timeout=30');
         if (!$db) { http_response_code(503); exit; }
         $rows = @pg_query($db, 'SELECT version FROM versions WHERE id = 1'); if (!$rows) { http_response_code(503); exit; }
         echo 'version ', pg_fetch_row($rows)[0];";

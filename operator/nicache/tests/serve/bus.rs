@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::{EVENTUALLY, holds_within};
 use crate::serving::{Client, Serving, bytes, folder};
 
 /// Bytes by class, and all together as the card counts them.
@@ -25,27 +26,29 @@ fn of_what_is_cached_only_headers_cross() {
         client.get(&format!("/{len}"), "");
     }
     for len in sizes {
-        client.get(&format!("/{len}"), "");
-        let before = crossed(&serving, 0);
-        const REQUESTS: u64 = 20;
-        for _ in 0..REQUESTS {
-            assert!(client.get(&format!("/{len}"), "").body == bytes(len, len as usize));
-        }
-        let after = crossed(&serving, 0);
-        let of = |class: &str| (after[class] - before[class]) / REQUESTS;
-        assert_eq!(of("content"), 0, "{len} bytes");
-        // A head for each reply; a header for each packet, of which there is at least one for each
-        // 64 KB.
-        assert!((150..400).contains(&of("application_headers")), "{len} bytes: {after:?}");
-        let packets = len / 60_000 + 1;
-        assert!(
-            (66..66 * (packets + 40)).contains(&of("network_headers")),
-            "{len} bytes: {after:?}"
-        );
-        assert!(
-            of("network_headers") + of("application_headers") + of("overhead") < len / 20 + 2000,
-            "{len} bytes"
-        );
+        let mut last = (0, 0, 0, 0);
+        // Other tests may void it at the same moment, and then it crosses again.
+        let are_headers_only = holds_within(EVENTUALLY, || {
+            client.get(&format!("/{len}"), "");
+            let before = crossed(&serving, 0);
+            const REQUESTS: u64 = 20;
+            for _ in 0..REQUESTS {
+                assert!(client.get(&format!("/{len}"), "").body == bytes(len, len as usize));
+            }
+            let after = crossed(&serving, 0);
+            let of = |class: &str| (after[class] - before[class]) / REQUESTS;
+            let (content, overhead) = (of("content"), of("overhead"));
+            let (application, network) = (of("application_headers"), of("network_headers"));
+            last = (content, application, network, overhead);
+            // A head for each reply; a header for each packet, of which there is at least one for
+            // each 64 KB.
+            let packets = len / 60_000 + 1;
+            content == 0
+                && (150..400).contains(&application)
+                && (66..66 * (packets + 40)).contains(&network)
+                && network + application + overhead < len / 20 + 2000
+        });
+        assert!(are_headers_only, "{len} bytes: {last:?}");
     }
 }
 
@@ -93,26 +96,32 @@ fn each_card_has_a_cache_of_its_own() {
     }
     std::thread::sleep(std::time::Duration::from_millis(1200));
     for (route, copies) in [("fixed", 2), ("affinity", 1)] {
-        let serving = Serving::start(folder.path(), &["--cards", "2", "--route", route]);
-        // A connection for each file, by either card.
-        for round in 0..3 {
-            for file in 0..20 {
-                for card in 0..2 {
-                    let got = Client::open(serving.address(card))
-                        .get(&format!("/{file}"), "Connection: close\r\n")
-                        .body;
-                    assert!(got == bytes(file, 40_000), "{file} by {card} in round {round}");
+        let mut seen = Vec::new();
+        // Other tests may void everything at the same moment, and then it crosses again.
+        let are_enough = holds_within(EVENTUALLY, || {
+            let serving = Serving::start(folder.path(), &["--cards", "2", "--route", route]);
+            // A connection for each file, by either card.
+            for round in 0..3 {
+                for file in 0..20 {
+                    for card in 0..2 {
+                        let got = Client::open(serving.address(card))
+                            .get(&format!("/{file}"), "Connection: close\r\n")
+                            .body;
+                        assert!(got == bytes(file, 40_000), "{file} by {card} in round {round}");
+                    }
                 }
             }
-        }
-        let content = crossed(&serving, 0)["content"] + crossed(&serving, 1)["content"];
-        let once = 20 * 40_000;
-        assert!((copies * once..copies * once + once / 2).contains(&content), "{route}: {content}");
-        let rerouted = serving.counter("connections_rerouted");
-        assert_eq!(rerouted > 0, route == "affinity", "{rerouted}");
-        let used = |card: usize| {
-            serving.now()["report"]["cards"][card]["counters"]["blocks"].as_u64().unwrap()
-        };
-        assert!(used(0) > 0 && used(1) > 0, "{} and {}", used(0), used(1));
+            let content = crossed(&serving, 0)["content"] + crossed(&serving, 1)["content"];
+            let once = 20 * 40_000;
+            assert!(content >= copies * once, "{route}: {content}");
+            let rerouted = serving.counter("connections_rerouted");
+            assert_eq!(rerouted > 0, route == "affinity", "{rerouted}");
+            let used = [0, 1].map(|card: usize| {
+                serving.now()["report"]["cards"][card]["counters"]["blocks"].as_u64().unwrap()
+            });
+            seen.push((content, used));
+            content < copies * once + once / 2 && used.iter().all(|blocks| *blocks > 0)
+        });
+        assert!(are_enough, "{route}: {seen:?}");
     }
 }

@@ -1,11 +1,11 @@
 //! Either side is killed at any moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{SOON, assert_all_gone, family, is_running, kill, within};
+use crate::common::{EVENTUALLY, SOON, Stop, assert_all_gone, family, holds_within, kill, within};
 use crate::serving::{Client, Serving, bytes, folder};
 
 #[test]
@@ -68,6 +68,8 @@ fn no_wrong_byte_whoever_is_killed_when() {
                 }
             });
         }
+        // Clients end also if something fails, because they are waited for.
+        let _stop = Stop(&stop);
         let mut chance = 12_345u64;
         for round in 0..12 {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -79,15 +81,13 @@ fn no_wrong_byte_whoever_is_killed_when() {
             };
             let _ = kill_process(Pid::from_raw(victim.unwrap() as i32).unwrap(), Signal::KILL);
             let before = right.load(Ordering::Relaxed);
-            let resumed = within(Duration::from_secs(10), || {
-                (right.load(Ordering::Relaxed) > before + 3 * CLIENTS).then_some(())
-            });
-            assert!(resumed.is_some(), "no reply after round {round}: {}", serving.log_text());
+            let is_resumed =
+                holds_within(EVENTUALLY, || right.load(Ordering::Relaxed) > before + 3 * CLIENTS);
+            assert!(is_resumed, "no reply after round {round}: {}", serving.log_text());
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert!(right.load(Ordering::Relaxed) > 100);
-    assert_eq!(serving.now()["restarts"], 12);
+    assert!(holds_within(SOON, || serving.now()["restarts"] == 12), "{}", serving.now());
 }
 
 #[test]
@@ -98,8 +98,6 @@ fn the_end_of_the_supervisor_ends_everything() {
     let processes = family(supervisor);
     assert!(processes.len() >= 4);
     kill(supervisor, Signal::KILL);
-    let begun = Instant::now();
     drop(serving);
     assert_all_gone(&processes);
-    assert!(processes.iter().all(|pid| !is_running(*pid)), "{:?}", begun.elapsed());
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::common::command;
+use crate::common::{EVENTUALLY, SOON, command, holds_within};
 use crate::serving::{Client, Serving, bytes, folder, with_file};
 
 #[test]
@@ -69,14 +69,14 @@ fn a_file_that_somebody_writes_is_served_as_it_is() {
         assert_eq!(client.get("/log", "").body, expected);
     }
     drop(log);
-    client.get("/log", "");
-    let before = serving.counter("files_not_kept");
-    client.get("/log", "");
-    assert_eq!(
-        serving.counter("files_not_kept"),
-        before,
-        "nobody writes it any more, so it is kept"
-    );
+    // A program that another test is just starting may still have the test's open file.
+    let is_kept = holds_within(SOON, || {
+        client.get("/log", "");
+        let before = serving.counter("files_not_kept");
+        client.get("/log", "");
+        serving.counter("files_not_kept") == before
+    });
+    assert!(is_kept, "nobody writes it any longer, so it is kept");
 }
 
 /// Does this kernel show all changes on it?
@@ -103,36 +103,40 @@ fn files_on(kind: &str) {
     let serving = Serving::start(&root, &[]);
     let mut client = Client::open(serving.address(0));
     let hits = || serving.now()["report"]["cards"][0]["counters"]["block_hits"].as_u64().unwrap();
-    let mut kept = 0;
-    for round in 0..60 {
-        let before = hits();
-        for _ in 0..3 {
-            client.get("/a", "");
-        }
-        kept += u32::from(hits() > before);
-        let text = format!("{round:03}");
-        match round % 4 {
-            0 => std::fs::write(&path, &text).unwrap(),
-            1 => {
-                std::fs::write(root.join("new"), &text).unwrap();
-                std::fs::rename(root.join("new"), &path).unwrap();
+    // What other tests mount voids what is kept.
+    let is_kept = holds_within(EVENTUALLY, || {
+        let mut kept = 0;
+        for round in 0..60 {
+            let before = hits();
+            for _ in 0..3 {
+                client.get("/a", "");
             }
-            2 => {
-                let file = std::fs::File::options().write(true).open(&path).unwrap();
-                std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0).unwrap();
-            }
-            _ => {
-                let mapping = Mapping::of(&path);
-                for letters in [b"aaa", b"bbb", text.as_bytes()] {
-                    mapping.store(letters);
-                    assert!(client.get("/a", "").body == letters, "{kind}: {round}");
+            kept += u32::from(hits() > before);
+            let text = format!("{round:03}");
+            match round % 4 {
+                0 => std::fs::write(&path, &text).unwrap(),
+                1 => {
+                    std::fs::write(root.join("new"), &text).unwrap();
+                    std::fs::rename(root.join("new"), &path).unwrap();
+                }
+                2 => {
+                    let file = std::fs::File::options().write(true).open(&path).unwrap();
+                    std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0).unwrap();
+                }
+                _ => {
+                    let mapping = Mapping::of(&path);
+                    for letters in [b"aaa", b"bbb", text.as_bytes()] {
+                        mapping.store(letters);
+                        assert!(client.get("/a", "").body == letters, "{kind}: {round}");
+                    }
                 }
             }
+            assert_eq!(client.get("/a", "").body, text.as_bytes(), "{kind}: {round}");
         }
-        assert_eq!(client.get("/a", "").body, text.as_bytes(), "{kind}: {round}");
-    }
-    println!("{kind}: kept {kept} times of 60");
-    assert!(kept >= 45, "{kind}: kept {kept} times of 60");
+        println!("{kind}: kept {kept} times of 60");
+        kept >= 45
+    });
+    assert!(is_kept, "{kind}: it is seldom kept");
 }
 
 /// A shared mapping of a file's first page, whose descriptor is closed.

@@ -12,8 +12,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::{
-    NICACHE, SOON, START_TIMEOUT, assert_all_gone, command, family, ip, kill, private_network,
-    status, within,
+    NICACHE, SOON, START_TIMEOUT, assert_all_gone, command, family, holds_within, ip, kill,
+    private_network, status, within,
 };
 
 /// What a test waits for at most.
@@ -81,7 +81,7 @@ impl Drop for Forwarding {
 }
 
 fn get(address: SocketAddr, path: &str) -> std::io::Result<(TcpStream, Vec<u8>)> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+    let mut stream = TcpStream::connect_timeout(&address, LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;
     stream.write_all(
         format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes(),
@@ -228,8 +228,6 @@ fn a_download_outlives_card_and_forwarder() {
     let now = demo.status();
     assert_eq!(now["restarts"], 6);
     assert!(now["report"]["counters"]["restored"].as_u64().unwrap() >= 1, "{now}");
-    let back_ends = now["report"]["services"][0]["back_ends"].as_array().unwrap();
-    assert!(back_ends.iter().all(|back_end| back_end["health"] == "up"), "{now}");
     // What is known of the client, and of nobody.
     let why = |asked: &str| {
         let output = command(&["forward", "why", asked, "--json", "--name", &demo.name()]);
@@ -255,18 +253,34 @@ fn a_download_outlives_card_and_forwarder() {
     ] {
         assert!(metrics.contains(series), "{series} in {metrics}");
     }
-    // A back end that is drained gets no new connections.
-    let address = back_ends[0]["address"].as_str().unwrap().to_owned();
-    let names = |count: usize| -> std::collections::BTreeSet<String> {
-        (0..count)
-            .map(|_| body(service, "/who").unwrap().split(' ').next().unwrap().to_owned())
-            .collect()
+    // One that a busy machine has answer late is down for a moment.
+    let are_up = || {
+        let now = demo.status();
+        let back_ends = now["report"]["services"][0]["back_ends"].as_array().unwrap();
+        back_ends.iter().all(|back_end| back_end["health"] == "up")
     };
-    assert_eq!(names(60).len(), 3);
+    assert!(holds_within(LIMIT, are_up), "{}", demo.status());
+    // A back end that is drained gets no new connections.
+    let address = &now["report"]["services"][0]["back_ends"][0]["address"];
+    let address = address.as_str().unwrap().to_owned();
+    let ask = || match body(service, "/who") {
+        // All of them are down for a moment.
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => None,
+        answer => Some(answer.unwrap().split(' ').next().unwrap().to_owned()),
+    };
+    let have_answered = |count: usize| {
+        let mut names = std::collections::BTreeSet::new();
+        holds_within(LIMIT, || {
+            names.extend((0..60).map(|_| within(LIMIT, ask).expect("an answer")));
+            assert!(names.len() <= count, "{names:?}");
+            names.len() == count
+        })
+    };
+    assert!(have_answered(3));
     assert!(command(&["forward", "drain", &address, "--name", &demo.name()]).status.success());
-    assert_eq!(names(60).len(), 2);
+    assert!(have_answered(2));
     assert!(command(&["forward", "undrain", &address, "--name", &demo.name()]).status.success());
-    assert_eq!(names(60).len(), 3);
+    assert!(have_answered(3));
     let odd = command(&["forward", "drain", "192.0.2.1:1", "--name", &demo.name()]);
     assert!(String::from_utf8_lossy(&odd.stderr).contains("is not a back end"));
     demo.stop();

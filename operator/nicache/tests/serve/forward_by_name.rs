@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use nicache_namespaces::Namespace;
 use nicache_router::demo::file_byte;
@@ -323,7 +322,7 @@ fn names_lead_to_their_servers() {
         let why = command(&["forward", "why", &from, "--name", &stage.forwarding.name()]);
         String::from_utf8_lossy(&why.stdout).contains("waits for its name").then_some(())
     };
-    within(Duration::from_secs(5), said).expect("it waits for its name");
+    within(LIMIT, said).expect("it waits for its name");
     for who in ["card_pid", "forwarder_pid"] {
         let now = stage.forwarding.status();
         kill(now[who].as_u64().unwrap(), Signal::KILL);

@@ -20,13 +20,18 @@ use nicache_router::demo::file_byte;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::{SOON, assert_all_gone, family, ip, kill, output, private_network, within};
+use crate::common::{
+    SOON, assert_all_gone, family, holds_within, ip, kill, output, private_network, within,
+};
 use crate::forward::{Forwarding, LIMIT};
 use crate::forward_by_name::{Running, run, run_nginx};
 
 const FILE_BYTES: usize = 6 << 20;
 /// Where clients reach both back ends, by their own link.
 const SERVICES: [&str; 2] = ["10.1.0.1:8000", "[fd01::1]:8000"];
+/// A service whose back ends a busy machine has answer late refuses for a moment.
+const CURL: [&str; 8] =
+    ["-sS", "-g", "--fail", "--max-time", "60", "--retry", "5", "--retry-connrefused"];
 const SERVERS: [&str; 4] = ["192.0.2.2", "192.0.2.3", "[fd02::2]", "[fd02::3]"];
 
 fn nginx(namespace: &Namespace, folder: &Path) -> Running {
@@ -110,20 +115,10 @@ impl Stage {
     /// Downloads the file and compares it.
     fn downloads(&self, client: Option<&Namespace>, host: &str) {
         let url = format!("http://{host}/file");
-        let arguments = [
-            "-sS",
-            "-g",
-            "--fail",
-            "--max-time",
-            "60",
-            "--retry",
-            "5",
-            "--retry-connrefused",
-            &url,
-        ];
+        let arguments = [&CURL[..], &[&url]].concat();
         let got = match client {
             Some(client) => run(client, "curl", &arguments),
-            None => Command::new("curl").args(arguments).output().unwrap(),
+            None => Command::new("curl").args(&arguments).output().unwrap(),
         };
         let said = String::from_utf8_lossy(&got.stderr);
         assert!(got.status.success(), "{url}: {said}");
@@ -131,11 +126,8 @@ impl Stage {
     }
 
     fn who(&self, client: &Namespace, host: &str) -> String {
-        let got = run(
-            client,
-            "curl",
-            &["-sS", "-g", "--fail", "--max-time", "60", &format!("http://{host}/who")],
-        );
+        let url = format!("http://{host}/who");
+        let got = run(client, "curl", &[&CURL[..], &[&url]].concat());
         assert!(got.status.success(), "{host}: {}", String::from_utf8_lossy(&got.stderr));
         String::from_utf8(got.stdout).unwrap()
     }
@@ -148,11 +140,13 @@ impl Stage {
         assert!(self.who(&self.client, SERVERS[0]).ends_with(" 192.0.2.1"));
         assert!(self.who(&self.client, SERVERS[2]).ends_with(" fd02::1"));
         for (service, servers) in SERVICES.into_iter().zip([&SERVERS[..2], &SERVERS[2..]]) {
-            let answers: Vec<String> = (0..40).map(|_| self.who(&self.client, service)).collect();
-            assert!(
-                servers.iter().all(|server| answers.iter().any(|who| who.starts_with(server))),
-                "{answers:?}"
-            );
+            let mut answers = Vec::new();
+            // One that a busy machine has answer late is down for a moment.
+            let have_all_answered = holds_within(LIMIT, || {
+                answers = (0..40).map(|_| self.who(&self.client, service)).collect();
+                servers.iter().all(|server| answers.iter().any(|who| who.starts_with(server)))
+            });
+            assert!(have_all_answered, "{answers:?}");
         }
     }
 }
@@ -306,8 +300,12 @@ fn the_fast_path_leaves_out_links_with_af_xdp() {
     let forwarding = stage.start(&interfaces);
     stage.all_ways();
     assert_eq!(counter(&forwarding, "fast_entered"), 0);
-    stage.downloads(Some(&third), SERVERS[0]);
-    assert!(counter(&forwarding, "fast_entered") > 0 && counter(&forwarding, "fast_packets") > 100);
+    // How many of a connection's packets the kernel forwards depends on when it enters.
+    let is_fast = holds_within(LIMIT, || {
+        stage.downloads(Some(&third), SERVERS[0]);
+        counter(&forwarding, "fast_entered") > 0 && counter(&forwarding, "fast_packets") > 100
+    });
+    assert!(is_fast, "{}", forwarding.status());
     assert_eq!((counter(&forwarding, "fast_failed"), counter(&forwarding, "fast_unsent")), (0, 0));
     forwarding.stop();
 }

@@ -19,6 +19,9 @@ fn run(arguments: &[&str], writers: &str) -> Value {
         "6",
         "--writers",
         writers,
+        // Much more is read than written, on a slow machine, too.
+        "--write-pause",
+        "20",
         "--site",
         site,
         "--url",

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{NICACHE, START_TIMEOUT, family, kill, private_network, status};
+use crate::common::{NICACHE, SOON, START_TIMEOUT, family, kill, private_network, status, within};
 
 /// A folder on disk that everybody may read.
 pub(crate) fn folder() -> TempDir {
@@ -111,8 +111,7 @@ impl Serving {
     pub(crate) fn stop(mut self) -> (std::collections::BTreeSet<u64>, bool) {
         let processes = family(self.process.id().into());
         kill(self.process.id().into(), Signal::INT);
-        let ended =
-            crate::common::within(Duration::from_secs(10), || self.process.try_wait().unwrap());
+        let ended = within(SOON, || self.process.try_wait().unwrap());
         (processes, ended.is_some_and(|status| status.success()))
     }
 }
@@ -154,8 +153,8 @@ impl Client {
     }
 
     pub(crate) fn try_open(address: SocketAddr) -> std::io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let stream = TcpStream::connect_timeout(&address, SOON)?;
+        stream.set_read_timeout(Some(SOON))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, read: Vec::new() })
     }

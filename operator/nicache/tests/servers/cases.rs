@@ -1,13 +1,16 @@
 //! The requests that every server gets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::stage::{Counters, Stage, get};
-use super::table::Outcome;
+use super::table::{self, Outcome};
 use super::wire::Reply;
 
-/// Rounds in which a hit must have come, if the server's files are hits.
+/// Rounds in which a hit may still come, if a reply was refused or purged.
 const ROUNDS_MAX: usize = 30;
+/// How long a hit is waited for that docs/servers.md promises: on a busy machine a reply may be
+/// judged late, and nothing shows meanwhile that it may be a hit.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Rounds that each request is compared in.
 const ROUNDS: usize = 4;
 /// Between later rounds: servers look a file up again after one second or two.
@@ -123,13 +126,20 @@ impl Case {
         let validators = stage.ask_beside(&get(self.path, ""));
         let request = self.request(&validators);
         let direct = stage.ask_beside(&request);
-        let first = stage.counters();
+        let (first, begun) = (stage.counters(), Instant::now());
+        let is_due = table::says_hit(stage.name, self.name);
+        // Other processes may purge what was just stored, and a server may remember for a moment
+        // what it has looked up.
+        let may_hit = |round: usize| {
+            if is_due {
+                return round < ROUNDS_MAX || begun.elapsed() < PATIENCE;
+            }
+            round < ROUNDS_MAX && !grown(&stage.counters(), &first, &MAY_HIT_LATER).is_empty()
+        };
         let mut hit = false;
-        for round in 0..ROUNDS_MAX {
+        for round in 0.. {
             if round >= ROUNDS {
-                // Other processes may purge what was just stored, and a server may remember for a
-                // moment what it has looked up.
-                if hit || grown(&stage.counters(), &first, &MAY_HIT_LATER).is_empty() {
+                if hit || !may_hit(round) {
                     break;
                 }
                 std::thread::sleep(PAUSE);
@@ -157,7 +167,7 @@ impl Case {
 pub(crate) fn check(stage: &Stage) {
     let seen: Vec<Outcome> = CASES.iter().map(|case| case.check(stage)).collect();
     on_one_connection(stage);
-    super::table::compare(&seen);
+    table::compare(&seen);
 }
 
 /// Requests one after the other on a connection, and all in one write.

@@ -60,7 +60,7 @@ fn lists(stage: &Stage) {
     for (shown, edit) in edits {
         let before = stage.counters();
         assert!(
-            edits::warm(stage, &request),
+            edits::warm_at_last(stage, &request),
             "before {shown}, the list is never kept: {:?}",
             cases::grown(&stage.counters(), &before, &["fill_", "miss", "hits"])
         );
@@ -71,7 +71,7 @@ fn lists(stage: &Stage) {
         let after = String::from_utf8_lossy(&after);
         assert!(after.contains(shown), "{shown} is not in the list: {after}");
     }
-    assert!(edits::warm(stage, &request));
+    assert!(edits::warm_at_last(stage, &request));
     std::fs::remove_file(folder.join("two.txt")).unwrap();
     assert!(!String::from_utf8_lossy(&stage.ask(&request).body).contains("two.txt"));
 }

@@ -215,7 +215,7 @@ fn an_entry_is_not_looked_at_when_something_elsewhere_changes() {
         }),
     ];
     for (what, change) in changes {
-        // Another test may change everything at the same moment, and then an entry is gone for good.
+        // Another test may change everything at the same moment; then an entry is gone for good.
         let stays = (0..50).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             let entry = scene.entry(&path);
