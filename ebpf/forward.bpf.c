@@ -88,7 +88,8 @@ struct {
 
 /* One end of a connection of TCP. */
 struct side {
-	__u32 end, max_end, max_window, acked, scale, zero;
+	__u32 end, max_end, max_window, acked, scale;
+	__u32 telling; /* of the second one: how often was told, or the last time that is known */
 };
 
 struct numbers {
@@ -228,7 +229,9 @@ static __always_inline __u16 rescaled(__u16 window, const struct way *way)
 	return units > 0xffff ? 0xffff : units;
 }
 
-/* What is known is never less than what was told. */
+/* What is known is never less than what was told, when it was. Numbers turn over every 4 GiB: what
+ * was told half a turn ago would seem to be ahead.
+ */
 static __always_inline void learn(struct side *known, const struct side *told)
 {
 	if (is_before(known->end, told->end))
@@ -239,6 +242,17 @@ static __always_inline void learn(struct side *known, const struct side *told)
 		known->max_window = told->max_window;
 	if (is_before(known->acked, told->acked))
 		known->acked = told->acked;
+}
+
+static __always_inline void learn_both(struct numbers *known, const struct numbers *told)
+{
+	__u32 telling = *(const volatile __u32 *)&told->sides[1].telling;
+
+	if (known->sides[1].telling == telling)
+		return;
+	learn(&known->sides[0], &told->sides[0]);
+	learn(&known->sides[1], &told->sides[1]);
+	known->sides[1].telling = telling;
 }
 
 /* Whether a segment is within the windows; then they move on. */
@@ -402,8 +416,7 @@ int take(struct __sk_buff *skb)
 		more = bpf_map_lookup_elem(&told, &place);
 		if (!known || !more)
 			return WHOLE;
-		learn(&known->sides[0], &more->sides[0]);
-		learn(&known->sides[1], &more->sides[1]);
+		learn_both(known, more);
 		payload = transport_len - headers;
 		if (!fits(known, way->direction, seq, ack, window, payload))
 			return WHOLE;

@@ -10,7 +10,7 @@ use nicache_tcp::{Seq, Time};
 
 /// Another number for each other form of what is below: after an upgrade, supervisor and forwarder
 /// may be of two programs.
-pub(crate) const LAYOUT: u32 = 3;
+pub(crate) const LAYOUT: u32 = 4;
 pub(crate) const KEY_BYTES: usize = 44;
 pub(crate) const WAY_BYTES: usize = 104;
 pub(crate) const SIDE_BYTES: usize = 24;
@@ -109,10 +109,13 @@ fn difference(old: &Tuple, new: &Tuple) -> u32 {
     sum_of(new, |word| word) + sum_of(old, |word| !word)
 }
 
-pub(crate) fn numbers(numbers: [Numbers; 2]) -> [u8; NUMBERS_BYTES] {
+/// The numbers of both ends. `telling`: how often they were told.
+pub(crate) fn numbers(numbers: [Numbers; 2], telling: u32) -> [u8; NUMBERS_BYTES] {
     let mut row = Row::<NUMBERS_BYTES>::new();
-    for Numbers { end, max_end, max_window, acked, scale } in numbers {
-        for word in [end.0, max_end.0, max_window, acked.0, u32::from(scale), 0] {
+    for (Numbers { end, max_end, max_window, acked, scale }, telling) in
+        numbers.into_iter().zip([0, telling])
+    {
+        for word in [end.0, max_end.0, max_window, acked.0, u32::from(scale), telling] {
             row = row.put(&word.to_ne_bytes());
         }
     }
@@ -159,7 +162,7 @@ mod tests {
             scale: 7,
         };
         assert_eq!(
-            read_numbers(&numbers([one(10), one(u32::MAX - 9)])),
+            read_numbers(&numbers([one(10), one(u32::MAX - 9)], 7)),
             Some([one(10), one(u32::MAX - 9)])
         );
         assert_eq!(read_numbers(&[0; 47]), None);

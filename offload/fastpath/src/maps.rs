@@ -37,6 +37,8 @@ pub struct Handles {
 #[derive(Debug)]
 pub struct Maps {
     connections: u32,
+    /// How often each place was told something, so the program takes it in once.
+    tellings: Box<[u32]>,
     interfaces: Vec<Option<Interface>>,
     ways: MapHandle,
     numbers: MapHandle,
@@ -72,6 +74,7 @@ impl Maps {
         };
         let maps = Self {
             connections: handles.connections,
+            tellings: vec![0; handles.connections as usize].into(),
             interfaces: interfaces.into_iter().map(interface).collect(),
             ways: open(handles.ways)?,
             numbers: open(handles.numbers)?,
@@ -112,6 +115,12 @@ impl Maps {
         self.set(&self.owner, 0, &self.take.as_raw_fd().to_ne_bytes())
     }
 
+    fn next_telling(&mut self, place: u32) -> io::Result<u32> {
+        let telling = self.tellings.get_mut(place as usize).ok_or(io::ErrorKind::NotFound)?;
+        *telling = telling.wrapping_add(1);
+        Ok(*telling)
+    }
+
     fn set(&self, map: &MapHandle, place: u32, value: &[u8]) -> io::Result<()> {
         map.update(&place.to_ne_bytes(), value, MapFlags::ANY).map_err(io::Error::other)
     }
@@ -144,7 +153,9 @@ impl FastPath for Maps {
 
     fn begin(&mut self, place: u32, numbers: Option<[Numbers; 2]>) -> io::Result<()> {
         self.set(&self.passed, place, &[0; PASSED_BYTES])?;
-        let numbers = numbers.map_or([0; NUMBERS_BYTES], layout::numbers);
+        let telling = self.next_telling(place)?;
+        let numbers =
+            numbers.map_or([0; NUMBERS_BYTES], |numbers| layout::numbers(numbers, telling));
         self.set(&self.told, place, &numbers)?;
         self.set(&self.numbers, place, &numbers)
     }
@@ -168,7 +179,8 @@ impl FastPath for Maps {
     }
 
     fn tell(&mut self, place: u32, numbers: [Numbers; 2]) -> io::Result<()> {
-        self.set(&self.told, place, &layout::numbers(numbers))
+        let telling = self.next_telling(place)?;
+        self.set(&self.told, place, &layout::numbers(numbers, telling))
     }
 
     fn keep(&mut self, edition: u32, until: Time) -> io::Result<()> {
@@ -255,14 +267,14 @@ mod tests {
         maps.begin(3, Some(numbers(100))).unwrap();
         assert_eq!(maps.look(3).unwrap().0, numbers(100));
         // As the program does.
-        maps.set(&maps.numbers, 3, &layout::numbers(numbers(500))).unwrap();
+        maps.set(&maps.numbers, 3, &layout::numbers(numbers(500), 1)).unwrap();
         maps.tell(3, numbers(200)).unwrap();
         assert_eq!(maps.look(3).unwrap().0, numbers(500));
         // The place is another connection's.
         maps.begin(3, Some(numbers(50))).unwrap();
         assert_eq!(maps.look(3).unwrap().0, numbers(50));
         for map in [&maps.told, &maps.numbers] {
-            assert_eq!(maps.get(map, 3).unwrap(), layout::numbers(numbers(50)));
+            assert_eq!(maps.get(map, 3).unwrap(), layout::numbers(numbers(50), 3));
         }
     }
 }

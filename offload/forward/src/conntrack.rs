@@ -434,12 +434,12 @@ impl<T> Conntrack<T> {
 
     /// Somebody else has seen packets of a connection, the last one at a time, and knows more of
     /// it.
-    pub fn catch_up(&mut self, id: ConnectionId, numbers: [Numbers; 2], last: Time) {
+    pub fn catch_up(&mut self, id: ConnectionId, numbers: [Numbers; 2], is_far: bool, last: Time) {
         let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
         if let Track::Tcp(track) = &mut connection.track {
-            track.catch_up(numbers);
+            track.catch_up(numbers, is_far);
         }
         if last > connection.touched {
             connection.touched = last;

@@ -38,6 +38,9 @@ const PACKETS_BEFORE: u64 = 6;
 const SWEEP_MAX: usize = 4096;
 /// How long ways count after the last sweep: a forwarder that hangs decides nothing.
 const LEASE: Duration = Duration::from_secs(10);
+/// More than this was forwarded elsewhere: numbers of before and now cannot be compared any longer,
+/// because they turn over every 4 GiB.
+const FAR_BYTES: u64 = 1 << 30;
 /// How long a place rests.
 const REST: Duration = Duration::from_secs(1);
 
@@ -184,19 +187,24 @@ impl Entering {
         self.check(kept).is_some()
     }
 
-    /// Ways count for longer. Returns how many places are to be looked at now, with
-    /// [`next_place`](Self::next_place).
+    /// Ways count for longer. Returns how many connections are to be looked at now, with
+    /// [`next_connection`](Self::next_connection).
     pub(crate) fn begin_sweep(&mut self, now: Time) -> usize {
         self.until = now + LEASE;
         self.keep();
-        self.places.len().min(SWEEP_MAX)
+        (self.counters.connections as usize).min(SWEEP_MAX)
     }
 
-    /// Whose is the next place?
-    pub(crate) fn next_place(&mut self) -> Option<ConnectionId> {
-        let place = self.next;
-        self.next = (place + 1) % self.places.len();
-        self.places[place]
+    /// The next one that has a place, if any has.
+    pub(crate) fn next_connection(&mut self) -> Option<ConnectionId> {
+        for _ in 0..self.places.len() {
+            let place = self.next;
+            self.next = (place + 1) % self.places.len();
+            if self.places[place].is_some() {
+                return self.places[place];
+            }
+        }
+        None
     }
 
     /// What was forwarded of a connection is counted, and its state follows. Returns how many
@@ -207,7 +215,9 @@ impl Entering {
         let looked = self.path.look(entered.place);
         let Some((numbers, passed)) = self.check(looked) else { return 0 };
         let last = passed[0].last.max(passed[1].last);
-        conntrack.catch_up(id, numbers, last);
+        let bytes = |passed: &[Passed; 2]| passed[0].bytes.saturating_add(passed[1].bytes);
+        let since = bytes(&passed).saturating_sub(bytes(&entered.counted));
+        conntrack.catch_up(id, numbers, since >= FAR_BYTES, last);
         let Some(note) = conntrack.note_mut(id) else { return 0 };
         let mut all = 0;
         for (direction, passed) in passed.iter().enumerate() {

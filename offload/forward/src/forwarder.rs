@@ -238,7 +238,7 @@ impl Forwarder {
     pub fn sweep(&mut self, now: Time) {
         let count = self.fast.as_mut().map_or(0, |fast| fast.begin_sweep(now));
         for _ in 0..count {
-            let Some(id) = self.fast.as_mut().and_then(Entering::next_place) else { continue };
+            let Some(id) = self.fast.as_mut().and_then(Entering::next_connection) else { continue };
             if self.catch_up(id) > 0 {
                 self.look_after(id, now);
             }

@@ -201,9 +201,13 @@ impl TcpTrack {
         })
     }
 
-    /// Somebody else has seen segments that were inside, and knows more.
-    pub fn catch_up(&mut self, numbers: [Numbers; 2]) {
+    /// Somebody else has seen segments that were inside, and knows more. `is_far`: so many that
+    /// numbers may have moved by more than half of a turn, after which they cannot be compared.
+    pub fn catch_up(&mut self, numbers: [Numbers; 2], is_far: bool) {
         for (side, known) in self.sides.iter_mut().zip(numbers) {
+            if is_far {
+                (side.end, side.max_end, side.acked) = (known.end, known.max_end, known.acked);
+            }
             side.end = side.end.max(known.end);
             side.max_end = side.max_end.max(known.max_end);
             side.max_window = side.max_window.max(known.max_window);
@@ -433,6 +437,24 @@ mod tests {
         assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 0)), Judged::Inside);
         assert_eq!(track.state(), TcpState::Established);
         track
+    }
+
+    /// A flow of a gigabyte a second, of which something is heard once in three seconds.
+    #[test]
+    fn numbers_that_somebody_else_has_moved_by_more_than_half_a_turn_are_followed() {
+        let mut track = established();
+        let mut numbers = track.numbers().unwrap();
+        for step in [1, 1 << 30, 3 << 30, 1 << 31, 1000] {
+            numbers[0].end = numbers[0].end + step;
+            numbers[0].max_end = numbers[0].max_end + step;
+            numbers[1].acked = numbers[1].acked + step;
+            track.catch_up(numbers, step >= 1 << 30);
+            assert_eq!(track.numbers(), Some(numbers), "{step}");
+        }
+        let [original, reply] = numbers;
+        let fin = segment(Flags::FIN | ACK, original.end.0, reply.end.0, 0);
+        assert_eq!(track.handle(Direction::Original, &fin), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Closing);
     }
 
     /// After a restart, the first segment of each direction tells where it is, and a stranger's
