@@ -52,8 +52,8 @@ pub struct Link {
 pub struct KernelRoute {
     /// Where it leads.
     pub to: Prefix,
-    /// By which interface, by its number.
-    pub index: u32,
+    /// By which interface, by its number. `None`: nowhere, it says that packets are thrown away.
+    pub index: Option<u32>,
     /// By which router.
     pub gateway: Option<IpAddr>,
     /// Of several with the same prefix, the one with the lowest is taken.
@@ -150,7 +150,7 @@ impl Kernel {
         Ok(links)
     }
 
-    /// All routes of the main table that lead by an interface.
+    /// All routes of the main table, with those that lead nowhere.
     ///
     /// # Errors
     /// What the system says.
@@ -221,12 +221,17 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
         netlink_packet_route::AddressFamily::Inet6 => false,
         _ => return None,
     };
-    if header.table != RouteHeader::RT_TABLE_MAIN
-        || header.kind != RouteType::Unicast
-        || header.source_prefix_length > 0
-    {
+    if header.table != RouteHeader::RT_TABLE_MAIN || header.source_prefix_length > 0 {
         return None;
     }
+    let is_way = match header.kind {
+        RouteType::Unicast => true,
+        // The tables that `throw` goes on to are not looked at.
+        RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit | RouteType::Throw => {
+            false
+        }
+        _ => return None,
+    };
     let nothing: IpAddr = if is_v4 { [0u8; 4].into() } else { [0u8; 16].into() };
     let (mut to, mut index, mut gateway, mut metric) = (nothing, None, None, 0);
     for attribute in &message.attributes {
@@ -252,7 +257,9 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
     let to = Prefix::new(to, header.destination_prefix_length)?;
     // Each link has its own.
     let is_of_link = matches!(to.address(), IpAddr::V6(v6) if v6.is_unicast_link_local());
-    (!is_of_link).then_some(KernelRoute { to, index: index?, gateway, metric })
+    // The kernel tells `lo` as the interface of those of IPv6 that lead nowhere.
+    let index = if is_way { Some(index?) } else { None };
+    (!is_of_link).then_some(KernelRoute { to, index, gateway, metric })
 }
 
 fn ip(address: &RouteAddress) -> Option<IpAddr> {
@@ -322,6 +329,7 @@ mod tests {
             "route add 203.0.113.0/24 nexthop via 10.1.0.8 nexthop via 10.1.0.9",
             "neighbour add 10.1.0.9 lladdr 2:0:0:0:0:9 dev left nud permanent",
             "route add blackhole 192.0.2.0/24",
+            "route add unreachable fd09::/16 metric 9",
         ] {
             namespace.ip(command);
         }
@@ -340,10 +348,14 @@ mod tests {
         let routes = kernel.routes().unwrap();
         let found = |to: &str| routes.iter().find(|route| route.to == to.parse().unwrap()).copied();
         let via = |to: &str| found(to).map(|route| (route.index, route.gateway));
-        assert_eq!(via("198.51.100.0/24"), Some((left.index, Some(address("10.1.0.9")))));
-        assert_eq!(via("0.0.0.0/0"), Some((left.index, Some(address("10.1.0.254")))));
-        assert_eq!(via("203.0.113.0/24"), Some((left.index, Some(address("10.1.0.8")))));
-        assert_eq!((via("10.1.0.0/24"), via("192.0.2.0/24")), (Some((left.index, None)), None));
+        assert_eq!(via("198.51.100.0/24"), Some((Some(left.index), Some(address("10.1.0.9")))));
+        assert_eq!(via("0.0.0.0/0"), Some((Some(left.index), Some(address("10.1.0.254")))));
+        assert_eq!(via("203.0.113.0/24"), Some((Some(left.index), Some(address("10.1.0.8")))));
+        assert_eq!(via("10.1.0.0/24"), Some((Some(left.index), None)));
+        assert_eq!(
+            (via("192.0.2.0/24"), via("fd09::/16")),
+            (Some((None, None)), Some((None, None)))
+        );
         let neighbours = kernel.neighbours().unwrap();
         let known = KernelNeighbour {
             index: left.index,

@@ -3,6 +3,7 @@
 //! The card can be another one at any time ([`Router::attach`]): what was under way is lost, as on
 //! a wire, and connections go on.
 
+mod following;
 mod looking;
 
 use std::collections::{BTreeMap, HashSet};
@@ -18,14 +19,12 @@ use nicache_forward::backend::Broken;
 use nicache_forward::bus::Bus;
 use nicache_forward::engine::{Engine, EngineConfig};
 use nicache_forward::fast_path::FastPath;
-use nicache_forward::links::routes_of_links;
 use nicache_forward::modes::Mode;
 use nicache_forward::nat::MappingError;
-use nicache_forward::routes::{Route, Routes};
 use nicache_forward::services::{Chosen, Health};
 use nicache_tcp::Time;
 
-use crate::config::{LinkPortKind, Plan};
+use crate::config::Plan;
 use crate::keep::{Keep, Keeper};
 use crate::kernel::Kernel;
 use crate::report::Rates;
@@ -281,60 +280,6 @@ impl Router {
             let again = self.read_last.map_or(now, |last| last + READ_AGAIN);
             self.read_at.get_or_insert_with(|| (now + NEWS_GATHER).max(again));
         }
-    }
-
-    /// Reads the kernel's tables, and hands them to the forwarder.
-    fn read_tables(&mut self, now: Time) -> io::Result<()> {
-        // What the kernel knows by a TAP it knows as the station at the other end.
-        let is_tap = |index: u32| {
-            self.plan.links.iter().any(|link| link.index == index && link.port == LinkPortKind::Tap)
-        };
-        let interface_of = |index: u32| {
-            let mut interfaces = self.plan.interfaces.iter();
-            interfaces.position(|interface| {
-                interface.vlan.is_none() && interface.index == index && !is_tap(index)
-            })
-        };
-        let mut routes: Vec<Route> = routes_of_links(&self.plan.config.interfaces).collect();
-        if self.plan.kernel_routes {
-            let mut known = self.kernel.routes()?;
-            // Of two with the same prefix the later one counts.
-            known.sort_by_key(|route| std::cmp::Reverse(route.metric));
-            let ours = |route: &crate::kernel::KernelRoute| {
-                Some(Route {
-                    to: route.to,
-                    interface: interface_of(route.index)?,
-                    gateway: route.gateway,
-                })
-            };
-            routes.extend(known.iter().filter_map(ours));
-        }
-        routes.extend(&self.plan.config.routes);
-        self.forwarder.set_routes(Routes::new(routes));
-        for link in self.kernel.links()? {
-            for (number, interface) in self.plan.interfaces.iter().enumerate() {
-                if interface.index == link.index && link.mtu > 0 {
-                    let wanted = self.plan.config.interfaces[number].mtu;
-                    // What the file says is never more than the link took at the start.
-                    self.forwarder.set_mtu(number, wanted.min(link.mtu));
-                }
-            }
-        }
-        let mut permanent = HashSet::new();
-        for neighbour in self.kernel.neighbours()? {
-            let Some(interface) = interface_of(neighbour.index) else { continue };
-            if neighbour.is_permanent && !neighbour.address.is_multicast() {
-                permanent.insert((interface, neighbour.address));
-                self.forwarder.set_neighbour(interface, neighbour.address, neighbour.mac);
-            } else if !neighbour.address.is_multicast() {
-                self.forwarder.learn_neighbour(interface, neighbour.address, neighbour.mac, now);
-            }
-        }
-        for (interface, address) in self.permanent.difference(&permanent) {
-            self.forwarder.forget_neighbour(*interface, *address);
-        }
-        self.permanent = permanent;
-        Ok(())
     }
 
     fn bus(&mut self) -> BusCounters {

@@ -1,0 +1,167 @@
+//! The kernel's routes, links and neighbours, as the forwarder follows them.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use nicache_forward::links::routes_of_links;
+use nicache_forward::prefix::Prefix;
+use nicache_forward::routes::{Route, Routes};
+use nicache_tcp::Time;
+
+use super::Router;
+use crate::config::{LinkPortKind, Plan};
+use crate::kernel::KernelRoute;
+
+impl Router {
+    /// Reads the kernel's tables, and hands them to the forwarder.
+    pub(super) fn read_tables(&mut self, now: Time) -> io::Result<()> {
+        let known = if self.plan.kernel_routes { self.kernel.routes()? } else { Vec::new() };
+        self.forwarder.set_routes(routes(&self.plan, known));
+        for link in self.kernel.links()? {
+            for (number, interface) in self.plan.interfaces.iter().enumerate() {
+                if interface.index == link.index && link.mtu > 0 {
+                    let wanted = self.plan.config.interfaces[number].mtu;
+                    // What the file says is never more than the link took at the start.
+                    self.forwarder.set_mtu(number, wanted.min(link.mtu));
+                }
+            }
+        }
+        let mut permanent = HashSet::new();
+        for neighbour in self.kernel.neighbours()? {
+            let Some(interface) = interface_of(&self.plan, neighbour.index) else { continue };
+            if neighbour.is_permanent && !neighbour.address.is_multicast() {
+                permanent.insert((interface, neighbour.address));
+                self.forwarder.set_neighbour(interface, neighbour.address, neighbour.mac);
+            } else if !neighbour.address.is_multicast() {
+                self.forwarder.learn_neighbour(interface, neighbour.address, neighbour.mac, now);
+            }
+        }
+        for (interface, address) in self.permanent.difference(&permanent) {
+            self.forwarder.forget_neighbour(*interface, *address);
+        }
+        self.permanent = permanent;
+        Ok(())
+    }
+}
+
+/// Whether a kernel's interface is a TAP of the plan: what the kernel knows by it, it knows as the
+/// station at the other end.
+fn is_tap(plan: &Plan, index: u32) -> bool {
+    plan.links.iter().any(|link| link.index == index && link.port == LinkPortKind::Tap)
+}
+
+/// The forwarder's interface that the kernel means by a number.
+fn interface_of(plan: &Plan, index: u32) -> Option<usize> {
+    let mut interfaces = plan.interfaces.iter();
+    interfaces.position(|interface| {
+        interface.vlan.is_none() && interface.index == index && !is_tap(plan, index)
+    })
+}
+
+/// The forwarder's ways: those to its links, the kernel's by its interfaces, and the file's, of
+/// which the last counts.
+///
+/// What the kernel reaches by other interfaces, or throws away, leads nowhere: it must not go
+/// where a shorter prefix leads.
+fn routes(plan: &Plan, mut known: Vec<KernelRoute>) -> Routes {
+    known.retain(|route| route.index.is_none_or(|index| !is_tap(plan, index)));
+    // Of several with the same prefix the kernel takes the one with the lowest metric.
+    known.sort_by_key(|route| std::cmp::Reverse(route.metric));
+    let known: HashMap<Prefix, KernelRoute> =
+        known.into_iter().map(|route| (route.to, route)).collect();
+    let ours = |route: &KernelRoute| {
+        let interface = interface_of(plan, route.index?)?;
+        Some(Route { to: route.to, interface, gateway: route.gateway })
+    };
+    let mut routes = Routes::default();
+    for route in known.values().filter(|route| ours(route).is_none()) {
+        routes.add_nowhere(route.to);
+    }
+    let links = routes_of_links(&plan.config.interfaces);
+    let all =
+        links.chain(known.values().filter_map(ours)).chain(plan.config.routes.iter().copied());
+    all.for_each(|route| routes.add(route));
+    routes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use nicache_namespaces::Namespace;
+
+    use super::*;
+    use crate::kernel::{Kernel, Link};
+
+    /// A router in a namespace with the links `in`, `out` and `tun`, of which the first two are
+    /// the forwarder's.
+    fn router(file: &str) -> Option<(Namespace, Router)> {
+        let namespace = Namespace::with_loopback()?;
+        for (name, address) in
+            [("in", "10.1.0.1/24"), ("out", "192.0.2.1/24"), ("tun", "10.66.0.1/24")]
+        {
+            namespace.ip(&format!("link add {name} type veth peer name {name}-end"));
+            namespace.ip(&format!("link set {name} addrgenmode none up"));
+            namespace.ip(&format!("link set {name}-end addrgenmode none up"));
+            namespace.ip(&format!("address add {address} dev {name}"));
+        }
+        namespace.ip("route add default via 192.0.2.254");
+        let (kernel, links) = namespace.run(|| {
+            let mut kernel = Kernel::open().unwrap();
+            let links: Vec<Link> = kernel.links().unwrap();
+            (kernel, links)
+        });
+        let plan = Plan::make(file, &links, 1).unwrap();
+        let mut router = Router::new(plan, kernel, None, Time::ZERO).unwrap();
+        router.read_tables(Time::ZERO).unwrap();
+        Some((namespace, router))
+    }
+
+    const FILE: &str =
+        "[[interface]]\nname = \"in\"\n[[interface]]\nname = \"out\"\nmasquerade = true\n";
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    /// The interface that leads to an address, and the router there.
+    fn way(router: &Router, to: &str) -> Option<(usize, Option<IpAddr>)> {
+        let route = router.forwarder.routes().find(address(to))?;
+        Some((route.interface, route.gateway))
+    }
+
+    /// What the kernel throws away, or sends by a tunnel, does not leave by the default route.
+    #[test]
+    fn what_goes_elsewhere_does_not_follow_shorter_prefixes() {
+        let vlan = "[[interface]]\nname = \"in\"\nvlan = 7\naddresses = [\"10.66.0.9/24\"]\n\
+                    [[route]]\nto = \"10.9.5.0/24\"\nvia = \"10.1.0.5\"\n";
+        let Some((namespace, mut router)) = router(&format!("{FILE}{vlan}")) else { return };
+        let default = Some((1, Some(address("192.0.2.254"))));
+        for to in ["10.9.0.1", "10.10.0.1", "10.11.0.1", "10.12.0.1", "10.13.0.1"] {
+            assert_eq!(way(&router, to), default);
+        }
+        for command in [
+            "route add blackhole 10.9.0.0/16",
+            "route add unreachable 10.10.0.0/16",
+            "route add prohibit 10.11.0.0/16",
+            "route add 10.12.0.0/16 dev tun",
+            "route add 10.13.0.0/16 dev tun metric 5",
+            "route add 10.13.0.0/16 via 10.1.0.13 metric 4",
+            "route add 10.9.4.0/24 via 10.1.0.4",
+        ] {
+            namespace.ip(command);
+        }
+        router.read_tables(Time::ZERO).unwrap();
+        for to in ["10.9.0.1", "10.10.0.1", "10.11.0.1", "10.12.0.1"] {
+            assert_eq!(way(&router, to), None, "{to}");
+        }
+        assert_eq!(way(&router, "10.13.0.1"), Some((0, Some(address("10.1.0.13")))));
+        assert_eq!(way(&router, "10.9.4.1"), Some((0, Some(address("10.1.0.4")))));
+        // The file counts before the kernel.
+        assert_eq!(way(&router, "10.9.5.1"), Some((0, Some(address("10.1.0.5")))));
+        assert_eq!(way(&router, "10.66.0.2"), Some((2, None)));
+        namespace.ip("route del 10.12.0.0/16");
+        router.read_tables(Time::ZERO).unwrap();
+        assert_eq!(way(&router, "10.12.0.1"), default);
+    }
+}
