@@ -3,6 +3,7 @@
 //!
 //! Every error names the line, shows it, and says what to do.
 
+mod endpoints;
 mod error;
 mod file;
 mod plan;
