@@ -1,13 +1,14 @@
-//! Endpoints that a file has something answer at: each is there once, and nothing is led to one of
-//! them.
+//! Endpoints that a file has something answer at: each is there once, this machine's own stack
+//! does not answer there, too, and nothing is led to one of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use nicache_forward::tuple::{Endpoint, Protocol};
 
 use super::error::{ConfigError, line_of};
+use super::values::Kept;
 
 /// What answers at an endpoint, or is led to one, as a file calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(super) struct Endpoints {
     insides: HashMap<(Protocol, Endpoint), Range<usize>>,
     /// Addresses of interfaces, with the interface's name.
     addresses: HashMap<IpAddr, (String, Option<Range<usize>>)>,
+    /// Ports of addresses that stay with this machine, and why.
+    kept: Vec<(IpAddr, Kept, String)>,
 }
 
 impl Endpoints {
@@ -55,8 +58,55 @@ impl Endpoints {
             );
             return Err(ConfigError::at(source, span, message));
         }
+        if let Some((_, kept, why)) = self.kept.iter().find(|(address, kept, _)| {
+            (*address, kept.protocol) == (endpoint.address, protocol)
+                && kept.ports.contains(&endpoint.port)
+        }) {
+            let (first, last) = (kept.ports.start(), kept.ports.end());
+            let message = format!(
+                "{protocol} ports {first}-{last} of {} stay with this machine ({why}), which would answer, too: give this {} another port, or an address of its own",
+                endpoint.address,
+                part.name()
+            );
+            return Err(ConfigError::at(source, span, message));
+        }
         self.taken.insert((protocol, endpoint), (part, span));
         Ok(())
+    }
+
+    /// Ports of an address stay with this machine.
+    pub(super) fn keep(&mut self, address: IpAddr, kept: Kept, why: String) {
+        self.kept.push((address, kept, why));
+    }
+
+    /// The longest run of ports among some that does not stay with this machine at an address.
+    pub(super) fn free_ports(
+        &self,
+        address: IpAddr,
+        among: RangeInclusive<u16>,
+    ) -> Option<RangeInclusive<u16>> {
+        let kept = self.kept.iter().filter(|(at, _, _)| *at == address);
+        let mut kept: Vec<(u16, u16)> =
+            kept.map(|(_, kept, _)| (*kept.ports.start(), *kept.ports.end())).collect();
+        kept.sort_unstable();
+        let (mut next, mut best) = (Some(*among.start()), None);
+        let mut take = |first: u16, last: u16| {
+            let is_longer = |best: &RangeInclusive<u16>| last - first > best.end() - best.start();
+            if first <= last && best.as_ref().is_none_or(is_longer) {
+                best = Some(first..=last);
+            }
+        };
+        for (first, last) in kept {
+            let Some(from) = next else { break };
+            if let Some(before) = first.checked_sub(1) {
+                take(from, before.min(*among.end()));
+            }
+            next = last.checked_add(1).map(|after| after.max(from));
+        }
+        if let Some(from) = next {
+            take(from, *among.end());
+        }
+        best
     }
 
     /// Packets are led to an endpoint.
@@ -129,5 +179,32 @@ impl Endpoints {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_run_of_ports_beside_those_that_are_kept() {
+        let address = IpAddr::from([10, 1, 0, 1]);
+        let free = |kept: &[&str]| {
+            let mut endpoints = Endpoints::default();
+            for kept in kept {
+                endpoints.keep(address, kept.parse().unwrap(), String::new());
+            }
+            assert_eq!(
+                endpoints.free_ports([10, 1, 0, 2].into(), 1024..=65_535),
+                Some(1024..=65_535)
+            );
+            endpoints.free_ports(address, 1024..=65_535)
+        };
+        assert_eq!(free(&[]), Some(1024..=65_535));
+        assert_eq!(free(&["tcp/22", "udp/0"]), Some(1024..=65_535));
+        assert_eq!(free(&["tcp/1000-8000", "udp/1500-2000"]), Some(8001..=65_535));
+        assert_eq!(free(&["tcp/60000", "udp/60001-65535"]), Some(1024..=59_999));
+        assert_eq!(free(&["tcp/2000", "udp/40000"]), Some(2001..=39_999));
+        assert_eq!(free(&["tcp/0-65535"]), None);
     }
 }

@@ -181,6 +181,7 @@ impl Plan {
             ));
         }
         file.interfaces.iter().try_for_each(|interface| maker.interface(interface, &file))?;
+        maker.keep();
         file.routes.iter().try_for_each(|route| maker.route(route))?;
         file.forwarded.iter().try_for_each(|forwarded| maker.forwarded(forwarded.get_ref()))?;
         file.services.iter().try_for_each(|service| maker.service(service))?;
@@ -330,6 +331,37 @@ impl Maker<'_> {
             has_own_addresses,
         });
         Ok(())
+    }
+
+    /// What this machine's stack goes on to answer at: ports in `keep` at the interface's own
+    /// addresses, and those of health checks at each address of the machine.
+    fn keep(&mut self) {
+        let interfaces = self.plan.interfaces.iter().zip(&self.plan.config.interfaces);
+        for (named, interface) in interfaces {
+            for (kept, (address, _)) in named
+                .keep
+                .iter()
+                .flat_map(|kept| interface.addresses.iter().map(move |at| (kept, at)))
+            {
+                let why = format!("keep of `{}`", named.name);
+                self.endpoints.keep(*address, kept.clone(), why);
+            }
+        }
+        let checks = Kept { protocol: Protocol::Tcp, ports: OWN_PORTS };
+        for (address, _) in self.links.iter().flat_map(|link| &link.addresses) {
+            self.endpoints.keep(*address, checks.clone(), "health checks".to_owned());
+        }
+    }
+
+    /// The number of an external address. If it is new, it gives out ports that do not stay with
+    /// this machine; `None`: there are none.
+    fn external_beside(&mut self, address: IpAddr) -> Option<usize> {
+        let ports = self.endpoints.free_ports(address, MASQUERADE_PORTS)?;
+        Some(self.external(address, ports, Filtering::AddressAndPort))
+    }
+
+    fn no_ports(&self, span: Range<usize>, address: IpAddr) -> ConfigError {
+        self.error(span, format!("keep leaves all ports of {address} to this machine"))
     }
 
     fn mtu(&self, text: &InterfaceText, link: &Link) -> Result<u32, ConfigError> {
@@ -504,7 +536,9 @@ impl Maker<'_> {
         let (outside, inside) = ((protocol, external), (protocol, internal));
         self.endpoints.take(self.source, outside, Part::PortForward, text.from.span())?;
         self.endpoints.lead_inside(self.source, inside, text.to.span())?;
-        self.external(external.address, MASQUERADE_PORTS, Filtering::AddressAndPort);
+        if self.external_beside(external.address).is_none() {
+            return Err(self.no_ports(text.from.span(), external.address));
+        }
         self.plan.config.forwarded.push(Forwarded { protocol, external, internal });
         Ok(())
     }
@@ -527,7 +561,9 @@ impl Maker<'_> {
                 );
             }
             Some(ours) => {
-                Some(self.external(ours.get_ref().0.0, MASQUERADE_PORTS, Filtering::AddressAndPort))
+                let address = ours.get_ref().0.0;
+                let number = self.external_beside(address);
+                Some(number.ok_or_else(|| self.no_ports(ours.span(), address))?)
             }
         };
         let number = self.plan.config.services.len() as u16;

@@ -308,6 +308,49 @@ fn nothing_answers_at_one_endpoint_twice() {
     assert!(error.line == 43 && error.message.contains("`eth0.7` (line 12)"), "{error}");
 }
 
+/// What this machine keeps at its own addresses nothing else answers at, and it is not given out.
+#[test]
+fn what_is_kept_is_nobody_elses() {
+    let file = |keep: &str, more: &str| {
+        let text = format!(
+            "[[interface]]\nname = \"eth0\"\nkeep = [\"{keep}\"]\n[[interface]]\nname = \"eth1\"\n{more}"
+        );
+        Plan::make(&text, &links(), 1)
+    };
+    let service = |address: &str| {
+        format!(
+            "[[service]]\nprotocol = \"tcp\"\naddress = \"{address}\"\nmasquerade = \"10.1.0.1\"\n\
+             [[service.back-end]]\naddress = \"10.1.0.11:80\""
+        )
+    };
+    let port = |from: &str| {
+        format!("[[port-forward]]\nprotocol = \"tcp\"\nfrom = \"{from}\"\nto = \"10.1.0.12:80\"")
+    };
+    for (more, message) in [
+        (
+            service("10.1.0.1:8022"),
+            "ports 8022-8022 of 10.1.0.1 stay with this machine (keep of `eth0`)",
+        ),
+        (
+            service("192.0.2.1:993"),
+            "ports 900-999 of 192.0.2.1 stay with this machine (health checks)",
+        ),
+        (port("10.1.0.1:8022"), "give this [[port-forward]] another port"),
+        (port("10.9.0.1:900"), "(health checks)"),
+    ] {
+        let error = file("tcp/8022", &more).unwrap_err();
+        assert!((6..=8).contains(&error.line) && error.message.contains(message), "{error}");
+    }
+    // Addresses that this machine does not have, or keeps nothing at, are free.
+    for more in [service("192.0.2.1:8022"), service("192.0.2.99:993"), port("192.0.2.1:8022")] {
+        file("tcp/8022", &more).unwrap();
+    }
+    let plan = file("tcp/8022", &service("192.0.2.1:80")).unwrap();
+    assert_eq!(plan.config.externals[0].ports, 8023..=65_535);
+    let error = file("tcp/1000-65535", &service("192.0.2.1:80")).unwrap_err();
+    assert!(error.line == 9 && error.message.contains("all ports of 10.1.0.1"), "{error}");
+}
+
 #[test]
 fn any_text_is_an_error_or_a_plan() {
     for cut in 0..WHOLE.len() {
