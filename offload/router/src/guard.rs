@@ -3,8 +3,9 @@
 //! Both see every frame: packet sockets before this machine's own stack. Without a guard the stack
 //! would reset connections that it does not know, and forward packets a second time. The rules sit
 //! where a device's frames enter the stack, behind packet sockets, and let in only what is this
-//! machine's own: answers of neighbours, and at its own addresses answers to health checks and the
-//! ports that the configuration keeps for it, unless the forwarder answers there. They belong to the process that made them, and go with it.
+//! machine's own: answers of neighbours, and at its own addresses errors, answers to health checks
+//! and the ports that the configuration keeps for it, unless the forwarder answers there. They
+//! belong to the process that made them, and go with it.
 
 use std::fmt::Write as _;
 
@@ -14,6 +15,11 @@ use crate::config::{Kept, LinkPortKind, OWN_PORTS, Plan};
 
 /// Messages of ICMPv6 that neighbours send (RFC 4861).
 const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept; ";
+
+/// Errors that connections at kept ports need, such as the MTU of their path (RFC 1191, RFC 8201).
+/// The forwarder has its own before. Redirects and questions stay out.
+const ERRORS: &str = "fib daddr type local icmp type { 3, 11, 12 } accept; \
+                      fib daddr type local icmpv6 type { 1, 2, 3, 4 } accept; ";
 
 /// The name of the table.
 pub fn table_name(instance: &str) -> String {
@@ -47,7 +53,7 @@ pub fn rules(instance: &str, plan: &Plan) -> String {
     for (number, link) in shared.enumerate() {
         let _ = write!(
             text,
-            "chain port{number} {{ type filter hook ingress device \"{}\" priority 0; policy drop; ether type arp accept; {DISCOVERY}",
+            "chain port{number} {{ type filter hook ingress device \"{}\" priority 0; policy drop; ether type arp accept; {DISCOVERY}{ERRORS}",
             link.name
         );
         let kept: Vec<Kept> = kept(plan, &link.name).collect();
@@ -182,5 +188,33 @@ mod tests {
         assert!(comes(&client, &kept));
         assert!(!comes(&client, &beyond), "forwarded twice");
         assert!(!comes(&client, &service), "answered twice");
+    }
+
+    /// What speaks from a kept port hears of errors, such as the MTU of its path.
+    #[test]
+    fn errors_get_to_kept_ports() {
+        let Some(world) = World::new() else { return };
+        world.guard("");
+        let kept = bound(&world.machine, "10.1.0.1:500", LIMIT);
+        kept.connect("10.1.0.2:9").unwrap();
+        kept.send(b"x").unwrap();
+        let refused = kept.recv(&mut [0; 8]).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        let beyond = bound(&world.machine, "10.1.0.1:501", LIMIT);
+        // A way through the client to a link that takes less.
+        world.client.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
+        world.client.ip("link add short mtu 1000 type veth peer name end");
+        for command in ["link set short up", "link set end up", "address add 10.3.0.1/24 dev short"]
+        {
+            world.client.ip(command);
+        }
+        world.machine.ip("route add 10.3.0.0/24 via 10.1.0.2");
+        beyond.connect("10.3.0.2:9").unwrap();
+        let too_long = std::iter::repeat_with(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            beyond.send(&[0; 1400]).err()
+        });
+        let error = too_long.take(200).flatten().next().expect("the path's MTU is heard of");
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MSGSIZE.raw_os_error()));
     }
 }
