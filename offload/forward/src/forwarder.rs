@@ -144,6 +144,12 @@ impl Forwarder {
         self.follow_neighbours();
     }
 
+    /// A neighbour that somebody else on this machine has heard of some time ago: it is used where
+    /// nothing else is known, and asked.
+    pub fn hint_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6], now: Time) {
+        self.links.neighbours.hint(interface, address, mac, now);
+    }
+
     /// A neighbour that was known for good is no longer.
     pub fn forget_neighbour(&mut self, interface: usize, address: IpAddr) {
         self.links.neighbours.forget(interface, address);

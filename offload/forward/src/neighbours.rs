@@ -85,6 +85,17 @@ impl Neighbours {
         }
     }
 
+    /// Somebody else on this machine has heard of a neighbour, some time ago. That counts only if
+    /// nothing is known, and whoever needs it asks.
+    pub fn hint(&mut self, interface: usize, address: IpAddr, mac: Mac, now: Time) {
+        let key = (interface, address);
+        if !self.known.contains_key(&key) {
+            let confirmed = now - (REACHABLE + ASK_AGAIN);
+            let old = Neighbour { mac: Some(mac), confirmed, asked: None, is_permanent: false };
+            self.insert(key, old, now);
+        }
+    }
+
     /// The MAC address of a neighbour that a packet is for.
     pub fn resolve(&mut self, interface: usize, address: IpAddr, now: Time) -> Resolved {
         let key = (interface, address);
@@ -175,6 +186,28 @@ mod tests {
         assert_eq!(resolve(2000), Resolved { mac: Some([1; 6]), ask: false });
         assert_eq!(resolve(31_100), Resolved { mac: Some([1; 6]), ask: true });
         assert_eq!(resolve(91_100), Resolved { mac: None, ask: true });
+    }
+
+    /// A hint is no word of the neighbour itself, however often it comes.
+    #[test]
+    fn a_hint_fills_in_what_is_unknown_alone() {
+        let mut neighbours = Neighbours::new(8, 0);
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let at = |seconds: u64| Time::from_millis(100_000 + seconds * 1000);
+        neighbours.hint(0, address, [1; 6], at(0));
+        assert_eq!(
+            neighbours.resolve(0, address, at(0)),
+            Resolved { mac: Some([1; 6]), ask: true }
+        );
+        for seconds in 1..=100 {
+            neighbours.hint(0, address, [1; 6], at(seconds));
+            let mac = neighbours.resolve(0, address, at(seconds)).mac;
+            assert_eq!(mac.is_some(), seconds < 60, "{seconds}");
+        }
+        neighbours.learn(0, address, [2; 6], false, at(100));
+        neighbours.hint(0, address, [1; 6], at(100));
+        let known = Resolved { mac: Some([2; 6]), ask: false };
+        assert_eq!(neighbours.resolve(0, address, at(101)), known);
     }
 
     #[test]

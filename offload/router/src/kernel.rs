@@ -60,6 +60,17 @@ pub struct KernelRoute {
     pub metric: u32,
 }
 
+/// How well the kernel knows a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Somebody has set it for good.
+    Permanent,
+    /// It was heard of a moment ago.
+    Confirmed,
+    /// It was heard of some time ago.
+    Old,
+}
+
 /// A neighbour that the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelNeighbour {
@@ -69,8 +80,8 @@ pub struct KernelNeighbour {
     pub address: IpAddr,
     /// Its MAC address.
     pub mac: [u8; 6],
-    /// Somebody has set it for good.
-    pub is_permanent: bool,
+    /// How well it is known.
+    pub knowledge: Knowledge,
 }
 
 /// The kernel's tables.
@@ -279,14 +290,12 @@ fn via_ip(via: &RouteVia) -> Option<IpAddr> {
 }
 
 fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
-    let is_known = matches!(
-        message.header.state,
-        NeighbourState::Reachable
-            | NeighbourState::Stale
-            | NeighbourState::Delay
-            | NeighbourState::Probe
-            | NeighbourState::Permanent
-    );
+    let knowledge = match message.header.state {
+        NeighbourState::Permanent => Knowledge::Permanent,
+        NeighbourState::Reachable => Knowledge::Confirmed,
+        NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => Knowledge::Old,
+        _ => return None,
+    };
     let (mut address, mut mac) = (None, None);
     for attribute in &message.attributes {
         match attribute {
@@ -300,9 +309,8 @@ fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
             _ => {}
         }
     }
-    let is_permanent = message.header.state == NeighbourState::Permanent;
     let index = message.header.ifindex;
-    is_known.then_some(KernelNeighbour { index, address: address?, mac: mac?, is_permanent })
+    Some(KernelNeighbour { index, address: address?, mac: mac?, knowledge })
 }
 
 #[cfg(test)]
@@ -328,6 +336,8 @@ mod tests {
             "route add default via 10.1.0.254 metric 7",
             "route add 203.0.113.0/24 nexthop via 10.1.0.8 nexthop via 10.1.0.9",
             "neighbour add 10.1.0.9 lladdr 2:0:0:0:0:9 dev left nud permanent",
+            "neighbour add 10.1.0.8 lladdr 2:0:0:0:0:8 dev left nud reachable",
+            "neighbour add 10.1.0.7 lladdr 2:0:0:0:0:7 dev left nud stale",
             "route add blackhole 192.0.2.0/24",
             "route add unreachable fd09::/16 metric 9",
         ] {
@@ -357,13 +367,17 @@ mod tests {
             (Some((None, None)), Some((None, None)))
         );
         let neighbours = kernel.neighbours().unwrap();
-        let known = KernelNeighbour {
-            index: left.index,
-            address: address("10.1.0.9"),
-            mac: [2, 0, 0, 0, 0, 9],
-            is_permanent: true,
-        };
-        assert!(neighbours.contains(&known), "{neighbours:?}");
+        for (last, knowledge) in
+            [(9, Knowledge::Permanent), (8, Knowledge::Confirmed), (7, Knowledge::Old)]
+        {
+            let known = KernelNeighbour {
+                index: left.index,
+                address: [10, 1, 0, last].into(),
+                mac: [2, 0, 0, 0, 0, last],
+                knowledge,
+            };
+            assert!(neighbours.contains(&known), "{neighbours:?}");
+        }
         namespace.ip("route del default");
         assert!(
             kernel.has_news() && kernel.routes().unwrap().iter().all(|route| !route.to.is_empty())

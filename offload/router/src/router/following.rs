@@ -10,7 +10,7 @@ use nicache_tcp::Time;
 
 use super::Router;
 use crate::config::{LinkPortKind, Plan};
-use crate::kernel::KernelRoute;
+use crate::kernel::{KernelNeighbour, KernelRoute, Knowledge};
 
 impl Router {
     /// Reads the kernel's tables, and hands them to the forwarder.
@@ -27,13 +27,21 @@ impl Router {
             }
         }
         let mut permanent = HashSet::new();
-        for neighbour in self.kernel.neighbours()? {
-            let Some(interface) = interface_of(&self.plan, neighbour.index) else { continue };
-            if neighbour.is_permanent && !neighbour.address.is_multicast() {
-                permanent.insert((interface, neighbour.address));
-                self.forwarder.set_neighbour(interface, neighbour.address, neighbour.mac);
-            } else if !neighbour.address.is_multicast() {
-                self.forwarder.learn_neighbour(interface, neighbour.address, neighbour.mac, now);
+        for KernelNeighbour { index, address, mac, knowledge } in self.kernel.neighbours()? {
+            let Some(interface) = interface_of(&self.plan, index) else { continue };
+            if address.is_multicast() {
+                continue;
+            }
+            match knowledge {
+                Knowledge::Permanent => {
+                    permanent.insert((interface, address));
+                    self.forwarder.set_neighbour(interface, address, mac);
+                }
+                Knowledge::Confirmed => {
+                    self.forwarder.learn_neighbour(interface, address, mac, now);
+                }
+                // One that is gone, or has another MAC address by now, stays so in the kernel.
+                Knowledge::Old => self.forwarder.hint_neighbour(interface, address, mac, now),
             }
         }
         for (interface, address) in self.permanent.difference(&permanent) {
@@ -163,5 +171,27 @@ mod tests {
         namespace.ip("route del 10.12.0.0/16");
         router.read_tables(Time::ZERO).unwrap();
         assert_eq!(way(&router, "10.12.0.1"), default);
+    }
+
+    /// What the kernel has heard of some time ago does not count as heard of now.
+    #[test]
+    fn an_old_neighbour_of_the_kernel_is_not_believed_for_long() {
+        let Some((namespace, mut router)) = router(FILE) else { return };
+        namespace.ip("neighbour add 10.1.0.8 lladdr 2:0:0:0:0:8 dev in nud reachable");
+        namespace.ip("neighbour add 10.1.0.7 lladdr 2:0:0:0:0:7 dev in nud stale");
+        let at = |seconds: u64| Time::from_millis(1_000_000 + seconds * 1000);
+        let mac = |router: &mut Router, last: u8, seconds| {
+            router.read_tables(at(seconds)).unwrap();
+            router.forwarder.look_for([10, 1, 0, last].into(), at(seconds));
+            router.forwarder.neighbours().find(0, [10, 1, 0, last].into())
+        };
+        assert_eq!(mac(&mut router, 7, 0), Some([2, 0, 0, 0, 0, 7]));
+        assert_eq!(mac(&mut router, 8, 0), Some([2, 0, 0, 0, 0, 8]));
+        // It is gone, and the kernel's table is read again and again.
+        assert_eq!(mac(&mut router, 7, 50), Some([2, 0, 0, 0, 0, 7]));
+        assert_eq!((mac(&mut router, 7, 70), mac(&mut router, 7, 71)), (None, None));
+        // It has another network card, and has said so.
+        router.forwarder.learn_neighbour(0, [10, 1, 0, 7].into(), [4; 6], at(72));
+        assert_eq!(mac(&mut router, 7, 73), Some([4; 6]));
     }
 }
