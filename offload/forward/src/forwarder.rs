@@ -125,6 +125,14 @@ impl Forwarder {
         }
     }
 
+    /// A health check says whether a back end answers. One that is drained stays so, but has lost
+    /// its datagrams if it does not.
+    pub fn set_answers(&mut self, chosen: Chosen, answers: bool) {
+        if self.services.set_answers(chosen, answers) {
+            self.void_ways();
+        }
+    }
+
     /// A link takes longer or shorter packets than before.
     pub fn set_mtu(&mut self, interface: usize, mtu: u32) {
         if std::mem::replace(&mut self.links.interfaces[interface].mtu, mtu) != mtu {

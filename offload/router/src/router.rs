@@ -150,7 +150,7 @@ impl Router {
         self.engine = None;
     }
 
-    /// A health check's verdict. A back end that is drained stays so.
+    /// A health check's verdict. A back end that is drained stays so; the verdict counts also then.
     pub fn set_health(&mut self, chosen: Chosen, is_up: bool, reason: String) {
         let Some(service) = self.plan.config.services.get(usize::from(chosen.service)) else {
             return;
@@ -158,14 +158,12 @@ impl Router {
         if usize::from(chosen.back_end) >= service.back_ends.len() {
             return;
         }
-        if !matches!(self.forwarder.services().health(chosen), Health::Draining { .. }) {
-            self.forwarder.set_health(chosen, if is_up { Health::Up } else { Health::Down });
-        }
+        self.forwarder.set_answers(chosen, is_up);
         self.reasons.insert((chosen.service, chosen.back_end), reason);
     }
 
     /// Back ends at an address get no new connections, and lose what they have after a time; or
-    /// they get connections again. Returns how many back ends these are.
+    /// they get connections again, if they answer. Returns how many back ends these are.
     pub fn drain(
         &mut self,
         address: std::net::SocketAddr,
@@ -177,8 +175,11 @@ impl Router {
             for (place, back_end) in config.back_ends.iter().enumerate() {
                 if back_end.endpoint == address.into() {
                     let chosen = Chosen { service: service as u16, back_end: place as u16 };
-                    let health = within
-                        .map_or(Health::Up, |within| Health::Draining { until: now + within });
+                    let health = match within {
+                        Some(within) => Health::Draining { until: now + within },
+                        // As the last health check has found it.
+                        None => self.forwarder.services().health_without_drain(chosen),
+                    };
                     self.forwarder.set_health(chosen, health);
                     count += 1;
                 }
@@ -308,5 +309,47 @@ impl Router {
             bus_bytes: rate(totals.bus, before.bus),
             begun: rate(totals.begun, before.begun),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_forward::tuple::Protocol;
+
+    use super::*;
+    use crate::kernel::Link;
+
+    /// A verdict that comes while a back end is drained is not forgotten.
+    #[test]
+    fn a_back_end_is_taken_back_as_it_is() {
+        let link = Link {
+            name: "eth0".to_owned(),
+            index: 2,
+            mac: [2, 0, 0, 0, 0, 2],
+            mtu: 1500,
+            is_up: true,
+            is_ethernet: true,
+            addresses: vec![([10, 1, 0, 1].into(), 24)],
+        };
+        let file = "[[interface]]\nname = \"eth0\"\n\
+                    [[service]]\nprotocol = \"udp\"\naddress = \"10.1.0.1:53\"\n\
+                    [[service.back-end]]\naddress = \"10.1.0.2:53\"";
+        let plan = Plan::make(file, &[link], 1).unwrap();
+        let Ok(kernel) = Kernel::open() else { return };
+        let mut router = Router::new(plan, kernel, None, Time::ZERO).unwrap();
+        let chosen = Chosen { service: 0, back_end: 0 };
+        let address = "10.1.0.2:53".parse().unwrap();
+        let health = |router: &Router| router.forwarder.services().health(chosen);
+        let until = Time::ZERO + TICK;
+        for (is_up, after) in [(false, Health::Down), (true, Health::Up)] {
+            assert_eq!(router.drain(address, Some(TICK), Time::ZERO), 1);
+            router.set_health(chosen, is_up, "told".to_owned());
+            assert_eq!(health(&router), Health::Draining { until });
+            let must_leave =
+                router.forwarder.services().must_leave(chosen, Protocol::Udp, Time::ZERO);
+            assert_eq!(must_leave, !is_up);
+            assert_eq!(router.drain(address, None, Time::ZERO), 1);
+            assert_eq!(health(&router), after);
+        }
     }
 }
