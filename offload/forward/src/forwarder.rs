@@ -140,6 +140,13 @@ impl Forwarder {
         }
     }
 
+    /// A link has another MAC address than before.
+    pub fn set_mac(&mut self, interface: usize, mac: [u8; 6]) {
+        if std::mem::replace(&mut self.links.interfaces[interface].mac, mac) != mac {
+            self.void_ways();
+        }
+    }
+
     /// A neighbour that is known for good, or told by whoever keeps them.
     pub fn set_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6]) {
         self.links.neighbours.set(interface, address, mac);

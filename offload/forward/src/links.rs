@@ -126,7 +126,7 @@ impl Links {
 }
 
 /// The ways to addresses on the links themselves.
-pub fn routes_of_links(interfaces: &[Interface]) -> impl Iterator<Item = Route> + '_ {
+fn routes_of_links(interfaces: &[Interface]) -> impl Iterator<Item = Route> + '_ {
     interfaces.iter().enumerate().flat_map(|(number, interface)| {
         let link = move |(address, len): &(IpAddr, u8)| {
             let to = crate::prefix::Prefix::new(*address, *len)?;

@@ -12,6 +12,7 @@ mod values;
 
 pub use error::ConfigError;
 pub use file::{FILE_BYTES_MAX, File, parse};
+pub(crate) use plan::is_link_local;
 pub use plan::{Check, CheckWay, Interfaced, Linking, OWN_PORTS, Plan};
 pub use taps::TapPlan;
 pub use values::{Kept, LinkPortKind, Socket, Span};

@@ -98,6 +98,8 @@ pub struct Interfaced {
     pub keep: Vec<Kept>,
     /// The addresses are the kernel's.
     pub has_own_addresses: bool,
+    /// What the file says of the longest IP packet; if nothing, it is what the link takes.
+    pub mtu: Option<u32>,
 }
 
 /// A link of the kernel's, on which the card has a port.
@@ -329,6 +331,7 @@ impl Maker<'_> {
             vlan: text.vlan.as_ref().map(|vlan| *vlan.get_ref()),
             keep: text.keep.iter().map(|Word(kept)| kept.clone()).collect(),
             has_own_addresses,
+            mtu: text.mtu.as_ref().map(|mtu| *mtu.get_ref()),
         });
         Ok(())
     }
@@ -754,7 +757,8 @@ impl Maker<'_> {
     }
 }
 
-fn is_link_local(address: IpAddr) -> bool {
+/// An address that counts on its link alone.
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),

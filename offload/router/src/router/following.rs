@@ -3,27 +3,29 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use nicache_forward::links::routes_of_links;
 use nicache_forward::prefix::Prefix;
 use nicache_forward::routes::{Route, Routes};
 use nicache_tcp::Time;
 
 use super::Router;
-use crate::config::{LinkPortKind, Plan};
-use crate::kernel::{KernelNeighbour, KernelRoute, Knowledge};
+use crate::config::{Interfaced, LinkPortKind, Plan, is_link_local};
+use crate::kernel::{KernelNeighbour, KernelRoute, Knowledge, Link};
 
 impl Router {
     /// Reads the kernel's tables, and hands them to the forwarder.
     pub(super) fn read_tables(&mut self, now: Time) -> io::Result<()> {
+        let links = self.kernel.links()?;
         let known = if self.plan.kernel_routes { self.kernel.routes()? } else { Vec::new() };
-        self.forwarder.set_routes(routes(&self.plan, known));
-        for link in self.kernel.links()? {
-            for (number, interface) in self.plan.interfaces.iter().enumerate() {
-                if interface.index == link.index && link.mtu > 0 {
-                    let wanted = self.plan.config.interfaces[number].mtu;
-                    // What the file says is never more than the link took at the start.
-                    self.forwarder.set_mtu(number, wanted.min(link.mtu));
-                }
+        self.forwarder.set_routes(routes(&self.plan, &links, known));
+        for (number, interface) in self.plan.interfaces.iter().enumerate() {
+            let Some(link) = link_of(interface, &links) else { continue };
+            if link.mtu > 0 {
+                let mtu = interface.mtu.map_or(link.mtu, |wanted| wanted.min(link.mtu));
+                self.forwarder.set_mtu(number, mtu);
+            }
+            // That of a TAP is its other end's.
+            if link.mac != [0; 6] && !is_tap(&self.plan, link.index) {
+                self.forwarder.set_mac(number, link.mac);
             }
         }
         let mut permanent = HashSet::new();
@@ -66,12 +68,18 @@ fn interface_of(plan: &Plan, index: u32) -> Option<usize> {
     })
 }
 
+/// The kernel's link on which an interface is.
+fn link_of<'a>(interface: &Interfaced, links: &'a [Link]) -> Option<&'a Link> {
+    links.iter().find(|link| link.index == interface.index)
+}
+
 /// The forwarder's ways: those to its links, the kernel's by its interfaces, and the file's, of
-/// which the last counts.
+/// which the last counts. A link that is down leads nowhere, so other ways to the same addresses
+/// take its place.
 ///
 /// What the kernel reaches by other interfaces, or throws away, leads nowhere: it must not go
 /// where a shorter prefix leads.
-fn routes(plan: &Plan, mut known: Vec<KernelRoute>) -> Routes {
+fn routes(plan: &Plan, links: &[Link], mut known: Vec<KernelRoute>) -> Routes {
     known.retain(|route| route.index.is_none_or(|index| !is_tap(plan, index)));
     // Of several with the same prefix the kernel takes the one with the lowest metric.
     known.sort_by_key(|route| std::cmp::Reverse(route.metric));
@@ -81,15 +89,43 @@ fn routes(plan: &Plan, mut known: Vec<KernelRoute>) -> Routes {
         let interface = interface_of(plan, route.index?)?;
         Some(Route { to: route.to, interface, gateway: route.gateway })
     };
+    let is_up = |number: usize| {
+        let Some(interface) = plan.interfaces.get(number) else { return false };
+        // The other end of a TAP may be in another namespace, and leads somewhere all the same.
+        is_tap(plan, interface.index) || link_of(interface, links).is_some_and(|link| link.is_up)
+    };
     let mut routes = Routes::default();
     for route in known.values().filter(|route| ours(route).is_none()) {
         routes.add_nowhere(route.to);
     }
-    let links = routes_of_links(&plan.config.interfaces);
-    let all =
-        links.chain(known.values().filter_map(ours)).chain(plan.config.routes.iter().copied());
-    all.for_each(|route| routes.add(route));
+    for number in (0..plan.interfaces.len()).filter(|number| is_up(*number)) {
+        routes_of_link(plan, number, links).for_each(|route| routes.add(route));
+    }
+    known.values().filter_map(ours).for_each(|route| routes.add(route));
+    let written = plan.config.routes.iter().filter(|route| is_up(route.interface));
+    written.for_each(|route| routes.add(*route));
     routes
+}
+
+/// The ways to addresses on a link itself: of the addresses that the kernel has there now, if the
+/// file says none.
+fn routes_of_link<'a>(
+    plan: &'a Plan,
+    number: usize,
+    links: &'a [Link],
+) -> impl Iterator<Item = Route> + 'a {
+    let named = &plan.interfaces[number];
+    let addresses = match link_of(named, links).filter(|_| named.has_own_addresses) {
+        Some(link) => &link.addresses,
+        None => &plan.config.interfaces[number].addresses,
+    };
+    // Those of a link alone lead nowhere.
+    addresses.iter().filter(|(address, _)| !is_link_local(*address)).filter_map(
+        move |(address, len)| {
+            let to = Prefix::new(*address, *len)?;
+            Some(Route { to, interface: number, gateway: None })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -99,7 +135,7 @@ mod tests {
     use nicache_namespaces::Namespace;
 
     use super::*;
-    use crate::kernel::{Kernel, Link};
+    use crate::kernel::Kernel;
 
     /// A router in a namespace with the links `in`, `out` and `tun`, of which the first two are
     /// the forwarder's.
@@ -193,5 +229,80 @@ mod tests {
         // It has another network card, and has said so.
         router.forwarder.learn_neighbour(0, [10, 1, 0, 7].into(), [4; 6], at(72));
         assert_eq!(mac(&mut router, 7, 73), Some([4; 6]));
+    }
+
+    /// A link gets another MAC address, takes longer packets, loses its address, and goes down.
+    #[test]
+    fn links_are_followed() {
+        let vlan =
+            "[[interface]]\nname = \"in\"\nvlan = 7\naddresses = [\"10.7.0.1/24\"]\nmtu = 1400\n";
+        let Some((namespace, mut router)) = router(&format!("{FILE}{vlan}")) else { return };
+        let now = Time::ZERO;
+        namespace.ip("link set in address 02:00:00:00:00:77 mtu 9000");
+        router.read_tables(now).unwrap();
+        let seen: Vec<_> = router
+            .forwarder
+            .interfaces()
+            .iter()
+            .map(|interface| (interface.mac == [2, 0, 0, 0, 0, 0x77], interface.mtu))
+            .collect();
+        assert_eq!(seen, [(true, 9000), (false, 1500), (true, 1400)]);
+
+        // The connected networks also have another way.
+        namespace.ip("route add 10.1.0.0/24 via 192.0.2.7 metric 700");
+        namespace.ip("route add 10.7.0.0/24 via 192.0.2.7 metric 700");
+        let backup = Some((1, Some(address("192.0.2.7"))));
+        router.read_tables(now).unwrap();
+        assert_eq!(way(&router, "10.1.0.9"), Some((0, None)));
+        namespace.ip("address del 10.1.0.1/24 dev in");
+        router.read_tables(now).unwrap();
+        assert_eq!(way(&router, "10.1.0.9"), backup);
+        namespace.ip("address add 10.1.0.1/24 dev in");
+        router.read_tables(now).unwrap();
+        assert_eq!(way(&router, "10.1.0.9"), Some((0, None)));
+        namespace.ip("link set in down");
+        router.read_tables(now).unwrap();
+        assert_eq!((way(&router, "10.1.0.9"), way(&router, "10.7.0.9")), (backup, backup));
+        namespace.ip("link set in up");
+        router.read_tables(now).unwrap();
+        assert_eq!(way(&router, "10.1.0.9"), Some((0, None)));
+    }
+
+    /// Without the kernel's routes those to its links are there, as long as the links are.
+    #[test]
+    fn links_are_followed_without_the_kernels_routes() {
+        let file = format!("kernel-routes = false\n{FILE}");
+        let Some((namespace, mut router)) = router(&file) else { return };
+        assert_eq!((way(&router, "10.1.0.9"), way(&router, "10.9.0.1")), (Some((0, None)), None));
+        namespace.ip("link set in down");
+        router.read_tables(Time::ZERO).unwrap();
+        assert_eq!(way(&router, "10.1.0.9"), None);
+    }
+
+    /// The kernel's end of a TAP may be in another namespace; and what the kernel knows by it, it
+    /// knows as the station there.
+    #[test]
+    fn a_tap_leads_to_its_link_wherever_that_is() {
+        let tap = Link {
+            name: "guests".to_owned(),
+            index: 9,
+            mac: [6, 0, 0, 0, 0, 8],
+            mtu: 1500,
+            is_up: true,
+            is_ethernet: true,
+            addresses: Vec::new(),
+        };
+        let file =
+            "[[interface]]\nname = \"guests\"\nport = \"tap\"\naddresses = [\"10.8.0.1/24\"]";
+        let plan = Plan::make(file, &[tap], 1).unwrap();
+        let known = KernelRoute {
+            to: "0.0.0.0/0".parse().unwrap(),
+            index: Some(9),
+            gateway: Some(address("10.8.0.1")),
+            metric: 0,
+        };
+        let routes = routes(&plan, &[], vec![known]);
+        let to: Vec<String> = routes.iter().map(|route| route.to.to_string()).collect();
+        assert_eq!(to, ["10.8.0.0/24"]);
     }
 }
