@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use arrayvec::ArrayVec;
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use nicache_tcp::Time;
@@ -19,7 +20,7 @@ use crate::fragments::Fragments;
 use crate::interface::Interface;
 use crate::links::Links;
 use crate::nat::{MappingError, Nat};
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Moved, Neighbours};
 use crate::note::Note;
 use crate::routes::Routes;
 use crate::rules::{Rule, Rules};
@@ -28,6 +29,10 @@ use crate::solicitation;
 use crate::switch::Switch;
 use crate::tcp_track::Direction;
 use crate::tuple::{Protocol, Tuple};
+
+/// Connections that leave the fast path one by one: to void all ways is less work than more of
+/// them.
+const LEAVE_MAX: usize = 256;
 
 /// Headers in, headers out: forwards packets of which it looks at the first bytes only.
 ///
@@ -125,9 +130,24 @@ impl Forwarder {
         }
     }
 
+    /// A health check says whether a back end answers. One that is drained stays so, but has lost
+    /// its datagrams if it does not.
+    pub fn set_answers(&mut self, chosen: Chosen, answers: bool) {
+        if self.services.set_answers(chosen, answers) {
+            self.void_ways();
+        }
+    }
+
     /// A link takes longer or shorter packets than before.
     pub fn set_mtu(&mut self, interface: usize, mtu: u32) {
         if std::mem::replace(&mut self.links.interfaces[interface].mtu, mtu) != mtu {
+            self.void_ways();
+        }
+    }
+
+    /// A link has another MAC address than before.
+    pub fn set_mac(&mut self, interface: usize, mac: [u8; 6]) {
+        if std::mem::replace(&mut self.links.interfaces[interface].mac, mac) != mac {
             self.void_ways();
         }
     }
@@ -142,6 +162,12 @@ impl Forwarder {
     pub fn learn_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6], now: Time) {
         self.links.neighbours.learn(interface, address, mac, true, now);
         self.follow_neighbours();
+    }
+
+    /// A neighbour that somebody else on this machine has heard of some time ago: it is used where
+    /// nothing else is known, and asked.
+    pub fn hint_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6], now: Time) {
+        self.links.neighbours.hint(interface, address, mac, now);
     }
 
     /// A neighbour that was known for good is no longer.
@@ -236,6 +262,8 @@ impl Forwarder {
     /// another MAC address, or none, are no longer forwarded elsewhere. To be called about once a
     /// second.
     pub fn sweep(&mut self, now: Time) {
+        self.links.neighbours.settle(now);
+        self.follow_neighbours();
         let count = self.fast.as_mut().map_or(0, |fast| fast.begin_sweep(now));
         for _ in 0..count {
             let Some(id) = self.fast.as_mut().and_then(Entering::next_connection) else { continue };
@@ -287,11 +315,39 @@ impl Forwarder {
         }
     }
 
-    /// A neighbour has another MAC address than before, or a packet has shown that.
+    /// If neighbours have other MAC addresses than before, connections that are entered by way of
+    /// them are no longer forwarded elsewhere, until their next packets.
     pub(crate) fn follow_neighbours(&mut self) {
-        if self.links.have_moved() {
-            self.void_ways();
+        let moved = self.links.neighbours.take_moved();
+        if moved.is_empty() {
+            return;
         }
+        let Some(those) = self.entered_by(&moved) else { return self.void_ways() };
+        for id in those {
+            self.catch_up(id);
+            if let Some(fast) = &mut self.fast {
+                fast.leave(id, &mut self.conntrack, moved.at);
+            }
+        }
+    }
+
+    /// Connections that are entered by way of neighbours. `None`: too many to look at each.
+    fn entered_by(&self, moved: &Moved) -> Option<ArrayVec<ConnectionId, LEAVE_MAX>> {
+        let mut those = ArrayVec::new();
+        if moved.are_more {
+            return None;
+        }
+        for id in self.fast.as_ref().map(Entering::connections).unwrap_or_default() {
+            let Some(connection) = self.conntrack.get(id) else { continue };
+            let is_by = |direction| {
+                let destination = connection.outgoing(direction).destination.address;
+                self.links.next_hop(destination).is_some_and(|next| moved.who.contains(&next))
+            };
+            if [Direction::Original, Direction::Reply].into_iter().any(is_by) {
+                those.try_push(id).ok()?;
+            }
+        }
+        Some(those)
     }
 
     /// Forgets a connection.

@@ -32,8 +32,6 @@ pub(crate) struct Links {
     pub(crate) owned: HashSet<IpAddr, FixedState>,
     pub(crate) questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
     pub(crate) complaints: Allowance,
-    /// How often neighbours had moved when that was last looked at.
-    moved: u64,
 }
 
 impl Links {
@@ -50,7 +48,6 @@ impl Links {
             owned,
             questions: ArrayVec::new(),
             complaints: COMPLAINTS,
-            moved: 0,
         }
     }
 
@@ -69,9 +66,10 @@ impl Links {
         self.interfaces[interface].masquerade.is_empty() || self.owned.contains(&source)
     }
 
-    /// Whether a neighbour has another MAC address than when this was last asked.
-    pub(crate) fn have_moved(&mut self) -> bool {
-        std::mem::replace(&mut self.moved, self.neighbours.moved()) != self.moved
+    /// Who is next on the way to an address: by which interface, and which address.
+    pub(crate) fn next_hop(&self, destination: IpAddr) -> Option<(usize, IpAddr)> {
+        let route = self.routes.find(destination)?;
+        Some((route.interface, route.gateway.unwrap_or(destination)))
     }
 
     /// The MAC address of the next hop, and a question for it if one is due.
@@ -126,7 +124,7 @@ impl Links {
 }
 
 /// The ways to addresses on the links themselves.
-pub fn routes_of_links(interfaces: &[Interface]) -> impl Iterator<Item = Route> + '_ {
+fn routes_of_links(interfaces: &[Interface]) -> impl Iterator<Item = Route> + '_ {
     interfaces.iter().enumerate().flat_map(|(number, interface)| {
         let link = move |(address, len): &(IpAddr, u8)| {
             let to = crate::prefix::Prefix::new(*address, *len)?;

@@ -22,34 +22,48 @@ pub struct Route {
 pub struct Routes {
     /// The longest first.
     lens: Vec<(bool, u8)>,
-    routes: HashMap<(u8, IpAddr), Route, foldhash::fast::FixedState>,
+    /// `None`: nothing leads there, whatever shorter prefixes say.
+    routes: HashMap<(u8, IpAddr), Option<Route>, foldhash::fast::FixedState>,
 }
 
 impl Routes {
     /// Makes a table from a list. Of two routes with the same prefix the later one counts.
     pub fn new(list: impl IntoIterator<Item = Route>) -> Self {
         let mut routes = Self::default();
-        for route in list {
-            routes.routes.insert((route.to.len(), route.to.address()), route);
-            let len = (route.to.address().is_ipv4(), route.to.len());
-            if !routes.lens.contains(&len) {
-                routes.lens.push(len);
-            }
-        }
-        routes.lens.sort_by_key(|(is_v4, len)| (std::cmp::Reverse(*len), *is_v4));
+        list.into_iter().for_each(|route| routes.add(route));
         routes
+    }
+
+    /// A route, in place of what the table says of the same prefix.
+    pub fn add(&mut self, route: Route) {
+        self.put(route.to, Some(route));
+    }
+
+    /// Nothing leads to the addresses of a prefix, though there may be a route to a shorter one. In
+    /// place of what the table says of the same prefix.
+    pub fn add_nowhere(&mut self, to: Prefix) {
+        self.put(to, None);
+    }
+
+    fn put(&mut self, to: Prefix, route: Option<Route>) {
+        self.routes.insert((to.len(), to.address()), route);
+        let len = (to.address().is_ipv4(), to.len());
+        let order = |(is_v4, len): &(bool, u8)| (std::cmp::Reverse(*len), *is_v4);
+        if let Err(place) = self.lens.binary_search_by_key(&order(&len), order) {
+            self.lens.insert(place, len);
+        }
     }
 
     /// The way to an address.
     pub fn find(&self, address: IpAddr) -> Option<&Route> {
         let is_v4 = address.is_ipv4();
-        let lens = self.lens.iter().filter(|(is_for_v4, _)| *is_for_v4 == is_v4);
-        lens.into_iter().find_map(|(_, len)| self.routes.get(&(*len, mask(address, *len))))
+        let mut lens = self.lens.iter().filter(|(is_for_v4, _)| *is_for_v4 == is_v4);
+        lens.find_map(|(_, len)| self.routes.get(&(*len, mask(address, *len))))?.as_ref()
     }
 
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Route> {
-        self.routes.values()
+        self.routes.values().flatten()
     }
 }
 
@@ -58,6 +72,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_leads_nowhere_hides_shorter_prefixes() {
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let route = |to: &str| Route { to: prefix(to), interface: 0, gateway: None };
+        let mut routes = Routes::new([route("0.0.0.0/0"), route("10.9.9.0/24"), route("::/0")]);
+        routes.add_nowhere(prefix("10.9.0.0/16"));
+        routes.add_nowhere(prefix("::/0"));
+        let found = |routes: &Routes, address: &str| {
+            routes.find(address.parse().unwrap()).map(|route| route.to.to_string())
+        };
+        assert_eq!(found(&routes, "10.9.0.1"), None);
+        assert_eq!(found(&routes, "10.9.9.1").as_deref(), Some("10.9.9.0/24"));
+        assert_eq!(found(&routes, "10.8.0.1").as_deref(), Some("0.0.0.0/0"));
+        assert_eq!((found(&routes, "fd00::1"), routes.iter().count()), (None, 2));
+        routes.add(route("10.9.0.0/16"));
+        assert_eq!(found(&routes, "10.9.0.1").as_deref(), Some("10.9.0.0/16"));
+    }
 
     proptest! {
         /// Against a look at all of them.

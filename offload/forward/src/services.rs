@@ -2,7 +2,9 @@
 //!
 //! A back end that is down gets no new connections; those of TCP stay, because it may come back,
 //! and those of UDP leave it at once, because nothing else would end them. One that is drained gets
-//! no new connections, and keeps those it has until a deadline.
+//! no new connections, and keeps those it has until a deadline. What is found of its health
+//! meanwhile counts: if it is down, its connections of UDP leave it at once, too, and it is still
+//! down when it is taken back.
 
 use std::hash::BuildHasher;
 
@@ -67,6 +69,8 @@ pub enum Health {
 struct Service {
     config: ServiceConfig,
     health: Vec<Health>,
+    /// What was found last of each back end, which holds also while it is drained.
+    answers: Vec<bool>,
     connections: Vec<u32>,
     /// One for each set of back ends.
     tables: Vec<Maglev>,
@@ -98,6 +102,7 @@ impl Services {
                 let count = config.back_ends.len();
                 let mut service = Service {
                     health: vec![Health::Up; count],
+                    answers: vec![true; count],
                     connections: vec![0; count],
                     tables: Vec::new(),
                     config,
@@ -155,22 +160,49 @@ impl Services {
         self.services[usize::from(chosen.service)].connections[usize::from(chosen.back_end)]
     }
 
-    /// A back end does otherwise.
+    /// A back end does otherwise, or is drained.
     pub fn set_health(&mut self, chosen: Chosen, health: Health) {
         let service = &mut self.services[usize::from(chosen.service)];
+        if !matches!(health, Health::Draining { .. }) {
+            service.answers[usize::from(chosen.back_end)] = health == Health::Up;
+        }
         let old = std::mem::replace(&mut service.health[usize::from(chosen.back_end)], health);
         if (old == Health::Up) != (health == Health::Up) {
             service.rebuild(self.seed);
         }
     }
 
+    /// A back end answers, or does not. One that is drained stays so. Returns whether that was not
+    /// known.
+    pub fn set_answers(&mut self, chosen: Chosen, answers: bool) -> bool {
+        if matches!(self.health(chosen), Health::Draining { .. }) {
+            let service = &mut self.services[usize::from(chosen.service)];
+            let before =
+                std::mem::replace(&mut service.answers[usize::from(chosen.back_end)], answers);
+            return before != answers;
+        }
+        let health = if answers { Health::Up } else { Health::Down };
+        let is_news = self.health(chosen) != health;
+        self.set_health(chosen, health);
+        is_news
+    }
+
+    /// How a back end does if it is not drained: as was found last.
+    pub fn health_without_drain(&self, chosen: Chosen) -> Health {
+        if self.answers(chosen) { Health::Up } else { Health::Down }
+    }
+
+    fn answers(&self, chosen: Chosen) -> bool {
+        self.services[usize::from(chosen.service)].answers[usize::from(chosen.back_end)]
+    }
+
     /// Whether a connection must leave its back end.
     pub fn must_leave(&self, chosen: Chosen, protocol: Protocol, now: Time) -> bool {
-        match self.health(chosen) {
-            Health::Up => false,
-            Health::Down => protocol != Protocol::Tcp,
+        let is_over = match self.health(chosen) {
             Health::Draining { until } => now >= until,
-        }
+            Health::Up | Health::Down => false,
+        };
+        is_over || protocol != Protocol::Tcp && !self.answers(chosen)
     }
 
     /// A connection has begun.

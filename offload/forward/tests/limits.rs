@@ -439,6 +439,40 @@ fn a_back_end_that_is_drained() {
     assert_eq!(world.forwarder.services().connections(BOTH[0]), 0);
 }
 
+/// Health checks go on while a back end is drained: if it is down, datagrams leave it before the
+/// deadline, and it is down when it is taken back.
+#[test]
+fn a_back_end_that_goes_down_while_it_is_drained() {
+    let mut world = World::new(|config| {
+        config.services = vec![service(Protocol::Udp, [1, 0]), service(Protocol::Tcp, [1, 0])];
+        config.interfaces[1].masquerade = vec![];
+    });
+    let tcp = Chosen { service: 1, back_end: 0 };
+    let until = Time::ZERO + Duration::from_secs(3600);
+    for number in [UDP, TCP] {
+        let seen = world.try_leave(&to_service(number, 1, SYN)).unwrap();
+        assert_eq!(seen.destination, address(SERVERS[0]));
+    }
+    for chosen in [BOTH[0], tcp] {
+        world.forwarder.set_health(chosen, Health::Draining { until });
+        world.forwarder.set_answers(chosen, false);
+        assert_eq!(world.forwarder.services().health(chosen), Health::Draining { until });
+        assert_eq!(world.forwarder.services().health_without_drain(chosen), Health::Down);
+    }
+    assert_eq!(world.try_leave(&to_service(UDP, 1, 0)).unwrap().protocol, ICMP, "lost");
+    let kept = world.try_leave(&to_service(TCP, 1, SYN)).unwrap();
+    assert_eq!(kept.destination, address(SERVERS[0]), "it may come back");
+    // It answers again, and is taken back.
+    world.forwarder.set_answers(BOTH[0], true);
+    assert_eq!(world.forwarder.services().health(BOTH[0]), Health::Draining { until });
+    let health = world.forwarder.services().health_without_drain(BOTH[0]);
+    world.forwarder.set_health(BOTH[0], health);
+    let seen = world.try_leave(&to_service(UDP, 2, 0)).unwrap();
+    assert_eq!((health, seen.destination), (Health::Up, address(SERVERS[0])));
+    world.forwarder.set_answers(BOTH[0], false);
+    assert_eq!(world.forwarder.services().health(BOTH[0]), Health::Down);
+}
+
 /// Rules hold for connections that are there.
 #[test]
 fn a_rule_that_comes_later() {

@@ -3,6 +3,7 @@
 //!
 //! Every error names the line, shows it, and says what to do.
 
+mod endpoints;
 mod error;
 mod file;
 mod plan;
@@ -11,6 +12,7 @@ mod values;
 
 pub use error::ConfigError;
 pub use file::{FILE_BYTES_MAX, File, parse};
+pub(crate) use plan::is_link_local;
 pub use plan::{Check, CheckWay, Interfaced, Linking, OWN_PORTS, Plan};
 pub use taps::TapPlan;
 pub use values::{Kept, LinkPortKind, Socket, Span};

@@ -52,12 +52,23 @@ pub struct Link {
 pub struct KernelRoute {
     /// Where it leads.
     pub to: Prefix,
-    /// By which interface, by its number.
-    pub index: u32,
+    /// By which interface, by its number. `None`: nowhere, it says that packets are thrown away.
+    pub index: Option<u32>,
     /// By which router.
     pub gateway: Option<IpAddr>,
     /// Of several with the same prefix, the one with the lowest is taken.
     pub metric: u32,
+}
+
+/// How well the kernel knows a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Somebody has set it for good.
+    Permanent,
+    /// It was heard of a moment ago.
+    Confirmed,
+    /// It was heard of some time ago.
+    Old,
 }
 
 /// A neighbour that the kernel knows.
@@ -69,8 +80,8 @@ pub struct KernelNeighbour {
     pub address: IpAddr,
     /// Its MAC address.
     pub mac: [u8; 6],
-    /// Somebody has set it for good.
-    pub is_permanent: bool,
+    /// How well it is known.
+    pub knowledge: Knowledge,
 }
 
 /// The kernel's tables.
@@ -150,7 +161,7 @@ impl Kernel {
         Ok(links)
     }
 
-    /// All routes of the main table that lead by an interface.
+    /// All routes of the main table, with those that lead nowhere.
     ///
     /// # Errors
     /// What the system says.
@@ -221,12 +232,17 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
         netlink_packet_route::AddressFamily::Inet6 => false,
         _ => return None,
     };
-    if header.table != RouteHeader::RT_TABLE_MAIN
-        || header.kind != RouteType::Unicast
-        || header.source_prefix_length > 0
-    {
+    if header.table != RouteHeader::RT_TABLE_MAIN || header.source_prefix_length > 0 {
         return None;
     }
+    let is_way = match header.kind {
+        RouteType::Unicast => true,
+        // The tables that `throw` goes on to are not looked at.
+        RouteType::BlackHole | RouteType::Unreachable | RouteType::Prohibit | RouteType::Throw => {
+            false
+        }
+        _ => return None,
+    };
     let nothing: IpAddr = if is_v4 { [0u8; 4].into() } else { [0u8; 16].into() };
     let (mut to, mut index, mut gateway, mut metric) = (nothing, None, None, 0);
     for attribute in &message.attributes {
@@ -252,7 +268,9 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
     let to = Prefix::new(to, header.destination_prefix_length)?;
     // Each link has its own.
     let is_of_link = matches!(to.address(), IpAddr::V6(v6) if v6.is_unicast_link_local());
-    (!is_of_link).then_some(KernelRoute { to, index: index?, gateway, metric })
+    // The kernel tells `lo` as the interface of those of IPv6 that lead nowhere.
+    let index = if is_way { Some(index?) } else { None };
+    (!is_of_link).then_some(KernelRoute { to, index, gateway, metric })
 }
 
 fn ip(address: &RouteAddress) -> Option<IpAddr> {
@@ -272,14 +290,12 @@ fn via_ip(via: &RouteVia) -> Option<IpAddr> {
 }
 
 fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
-    let is_known = matches!(
-        message.header.state,
-        NeighbourState::Reachable
-            | NeighbourState::Stale
-            | NeighbourState::Delay
-            | NeighbourState::Probe
-            | NeighbourState::Permanent
-    );
+    let knowledge = match message.header.state {
+        NeighbourState::Permanent => Knowledge::Permanent,
+        NeighbourState::Reachable => Knowledge::Confirmed,
+        NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => Knowledge::Old,
+        _ => return None,
+    };
     let (mut address, mut mac) = (None, None);
     for attribute in &message.attributes {
         match attribute {
@@ -293,9 +309,8 @@ fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
             _ => {}
         }
     }
-    let is_permanent = message.header.state == NeighbourState::Permanent;
     let index = message.header.ifindex;
-    is_known.then_some(KernelNeighbour { index, address: address?, mac: mac?, is_permanent })
+    Some(KernelNeighbour { index, address: address?, mac: mac?, knowledge })
 }
 
 #[cfg(test)]
@@ -321,7 +336,10 @@ mod tests {
             "route add default via 10.1.0.254 metric 7",
             "route add 203.0.113.0/24 nexthop via 10.1.0.8 nexthop via 10.1.0.9",
             "neighbour add 10.1.0.9 lladdr 2:0:0:0:0:9 dev left nud permanent",
+            "neighbour add 10.1.0.8 lladdr 2:0:0:0:0:8 dev left nud reachable",
+            "neighbour add 10.1.0.7 lladdr 2:0:0:0:0:7 dev left nud stale",
             "route add blackhole 192.0.2.0/24",
+            "route add unreachable fd09::/16 metric 9",
         ] {
             namespace.ip(command);
         }
@@ -340,18 +358,26 @@ mod tests {
         let routes = kernel.routes().unwrap();
         let found = |to: &str| routes.iter().find(|route| route.to == to.parse().unwrap()).copied();
         let via = |to: &str| found(to).map(|route| (route.index, route.gateway));
-        assert_eq!(via("198.51.100.0/24"), Some((left.index, Some(address("10.1.0.9")))));
-        assert_eq!(via("0.0.0.0/0"), Some((left.index, Some(address("10.1.0.254")))));
-        assert_eq!(via("203.0.113.0/24"), Some((left.index, Some(address("10.1.0.8")))));
-        assert_eq!((via("10.1.0.0/24"), via("192.0.2.0/24")), (Some((left.index, None)), None));
+        assert_eq!(via("198.51.100.0/24"), Some((Some(left.index), Some(address("10.1.0.9")))));
+        assert_eq!(via("0.0.0.0/0"), Some((Some(left.index), Some(address("10.1.0.254")))));
+        assert_eq!(via("203.0.113.0/24"), Some((Some(left.index), Some(address("10.1.0.8")))));
+        assert_eq!(via("10.1.0.0/24"), Some((Some(left.index), None)));
+        assert_eq!(
+            (via("192.0.2.0/24"), via("fd09::/16")),
+            (Some((None, None)), Some((None, None)))
+        );
         let neighbours = kernel.neighbours().unwrap();
-        let known = KernelNeighbour {
-            index: left.index,
-            address: address("10.1.0.9"),
-            mac: [2, 0, 0, 0, 0, 9],
-            is_permanent: true,
-        };
-        assert!(neighbours.contains(&known), "{neighbours:?}");
+        for (last, knowledge) in
+            [(9, Knowledge::Permanent), (8, Knowledge::Confirmed), (7, Knowledge::Old)]
+        {
+            let known = KernelNeighbour {
+                index: left.index,
+                address: [10, 1, 0, last].into(),
+                mac: [2, 0, 0, 0, 0, last],
+                knowledge,
+            };
+            assert!(neighbours.contains(&known), "{neighbours:?}");
+        }
         namespace.ip("route del default");
         assert!(
             kernel.has_news() && kernel.routes().unwrap().iter().all(|route| !route.to.is_empty())

@@ -3,6 +3,7 @@
 //! The card can be another one at any time ([`Router::attach`]): what was under way is lost, as on
 //! a wire, and connections go on.
 
+mod following;
 mod looking;
 
 use std::collections::{BTreeMap, HashSet};
@@ -18,14 +19,12 @@ use nicache_forward::backend::Broken;
 use nicache_forward::bus::Bus;
 use nicache_forward::engine::{Engine, EngineConfig};
 use nicache_forward::fast_path::FastPath;
-use nicache_forward::links::routes_of_links;
 use nicache_forward::modes::Mode;
 use nicache_forward::nat::MappingError;
-use nicache_forward::routes::{Route, Routes};
 use nicache_forward::services::{Chosen, Health};
 use nicache_tcp::Time;
 
-use crate::config::{LinkPortKind, Plan};
+use crate::config::Plan;
 use crate::keep::{Keep, Keeper};
 use crate::kernel::Kernel;
 use crate::report::Rates;
@@ -151,7 +150,7 @@ impl Router {
         self.engine = None;
     }
 
-    /// A health check's verdict. A back end that is drained stays so.
+    /// A health check's verdict. A back end that is drained stays so; the verdict counts also then.
     pub fn set_health(&mut self, chosen: Chosen, is_up: bool, reason: String) {
         let Some(service) = self.plan.config.services.get(usize::from(chosen.service)) else {
             return;
@@ -159,14 +158,12 @@ impl Router {
         if usize::from(chosen.back_end) >= service.back_ends.len() {
             return;
         }
-        if !matches!(self.forwarder.services().health(chosen), Health::Draining { .. }) {
-            self.forwarder.set_health(chosen, if is_up { Health::Up } else { Health::Down });
-        }
+        self.forwarder.set_answers(chosen, is_up);
         self.reasons.insert((chosen.service, chosen.back_end), reason);
     }
 
     /// Back ends at an address get no new connections, and lose what they have after a time; or
-    /// they get connections again. Returns how many back ends these are.
+    /// they get connections again, if they answer. Returns how many back ends these are.
     pub fn drain(
         &mut self,
         address: std::net::SocketAddr,
@@ -178,8 +175,11 @@ impl Router {
             for (place, back_end) in config.back_ends.iter().enumerate() {
                 if back_end.endpoint == address.into() {
                     let chosen = Chosen { service: service as u16, back_end: place as u16 };
-                    let health = within
-                        .map_or(Health::Up, |within| Health::Draining { until: now + within });
+                    let health = match within {
+                        Some(within) => Health::Draining { until: now + within },
+                        // As the last health check has found it.
+                        None => self.forwarder.services().health_without_drain(chosen),
+                    };
                     self.forwarder.set_health(chosen, health);
                     count += 1;
                 }
@@ -283,60 +283,6 @@ impl Router {
         }
     }
 
-    /// Reads the kernel's tables, and hands them to the forwarder.
-    fn read_tables(&mut self, now: Time) -> io::Result<()> {
-        // What the kernel knows by a TAP it knows as the station at the other end.
-        let is_tap = |index: u32| {
-            self.plan.links.iter().any(|link| link.index == index && link.port == LinkPortKind::Tap)
-        };
-        let interface_of = |index: u32| {
-            let mut interfaces = self.plan.interfaces.iter();
-            interfaces.position(|interface| {
-                interface.vlan.is_none() && interface.index == index && !is_tap(index)
-            })
-        };
-        let mut routes: Vec<Route> = routes_of_links(&self.plan.config.interfaces).collect();
-        if self.plan.kernel_routes {
-            let mut known = self.kernel.routes()?;
-            // Of two with the same prefix the later one counts.
-            known.sort_by_key(|route| std::cmp::Reverse(route.metric));
-            let ours = |route: &crate::kernel::KernelRoute| {
-                Some(Route {
-                    to: route.to,
-                    interface: interface_of(route.index)?,
-                    gateway: route.gateway,
-                })
-            };
-            routes.extend(known.iter().filter_map(ours));
-        }
-        routes.extend(&self.plan.config.routes);
-        self.forwarder.set_routes(Routes::new(routes));
-        for link in self.kernel.links()? {
-            for (number, interface) in self.plan.interfaces.iter().enumerate() {
-                if interface.index == link.index && link.mtu > 0 {
-                    let wanted = self.plan.config.interfaces[number].mtu;
-                    // What the file says is never more than the link took at the start.
-                    self.forwarder.set_mtu(number, wanted.min(link.mtu));
-                }
-            }
-        }
-        let mut permanent = HashSet::new();
-        for neighbour in self.kernel.neighbours()? {
-            let Some(interface) = interface_of(neighbour.index) else { continue };
-            if neighbour.is_permanent && !neighbour.address.is_multicast() {
-                permanent.insert((interface, neighbour.address));
-                self.forwarder.set_neighbour(interface, neighbour.address, neighbour.mac);
-            } else if !neighbour.address.is_multicast() {
-                self.forwarder.learn_neighbour(interface, neighbour.address, neighbour.mac, now);
-            }
-        }
-        for (interface, address) in self.permanent.difference(&permanent) {
-            self.forwarder.forget_neighbour(*interface, *address);
-        }
-        self.permanent = permanent;
-        Ok(())
-    }
-
     fn bus(&mut self) -> BusCounters {
         self.engine
             .as_mut()
@@ -363,5 +309,47 @@ impl Router {
             bus_bytes: rate(totals.bus, before.bus),
             begun: rate(totals.begun, before.begun),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_forward::tuple::Protocol;
+
+    use super::*;
+    use crate::kernel::Link;
+
+    /// A verdict that comes while a back end is drained is not forgotten.
+    #[test]
+    fn a_back_end_is_taken_back_as_it_is() {
+        let link = Link {
+            name: "eth0".to_owned(),
+            index: 2,
+            mac: [2, 0, 0, 0, 0, 2],
+            mtu: 1500,
+            is_up: true,
+            is_ethernet: true,
+            addresses: vec![([10, 1, 0, 1].into(), 24)],
+        };
+        let file = "[[interface]]\nname = \"eth0\"\n\
+                    [[service]]\nprotocol = \"udp\"\naddress = \"10.1.0.1:53\"\n\
+                    [[service.back-end]]\naddress = \"10.1.0.2:53\"";
+        let plan = Plan::make(file, &[link], 1).unwrap();
+        let Ok(kernel) = Kernel::open() else { return };
+        let mut router = Router::new(plan, kernel, None, Time::ZERO).unwrap();
+        let chosen = Chosen { service: 0, back_end: 0 };
+        let address = "10.1.0.2:53".parse().unwrap();
+        let health = |router: &Router| router.forwarder.services().health(chosen);
+        let until = Time::ZERO + TICK;
+        for (is_up, after) in [(false, Health::Down), (true, Health::Up)] {
+            assert_eq!(router.drain(address, Some(TICK), Time::ZERO), 1);
+            router.set_health(chosen, is_up, "told".to_owned());
+            assert_eq!(health(&router), Health::Draining { until });
+            let must_leave =
+                router.forwarder.services().must_leave(chosen, Protocol::Udp, Time::ZERO);
+            assert_eq!(must_leave, !is_up);
+            assert_eq!(router.drain(address, None, Time::ZERO), 1);
+            assert_eq!(health(&router), after);
+        }
     }
 }

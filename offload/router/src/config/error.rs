@@ -29,11 +29,15 @@ impl std::error::Error for ConfigError {}
 
 impl ConfigError {
     pub(super) fn at(source: &str, span: Range<usize>, message: impl Into<String>) -> Self {
-        let start = span.start.min(source.len());
-        let before = &source.as_bytes()[..start];
-        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let line = line_of(source, span.start);
         let text =
             source.lines().nth(line - 1).unwrap_or_default().trim().chars().take(120).collect();
         Self { line, text, message: message.into() }
     }
+}
+
+/// The line of a byte, counted from 1.
+pub(super) fn line_of(source: &str, at: usize) -> usize {
+    let before = &source.as_bytes()[..at.min(source.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
 }

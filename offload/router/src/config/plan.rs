@@ -21,7 +21,8 @@ use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_tcp::frame::Tags;
 use toml::Spanned;
 
-use super::error::ConfigError;
+use super::endpoints::{Endpoints, Part};
+use super::error::{ConfigError, line_of};
 use super::file::{
     ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText,
     ServiceText, parse,
@@ -97,6 +98,8 @@ pub struct Interfaced {
     pub keep: Vec<Kept>,
     /// The addresses are the kernel's.
     pub has_own_addresses: bool,
+    /// What the file says of the longest IP packet; if nothing, it is what the link takes.
+    pub mtu: Option<u32>,
 }
 
 /// A link of the kernel's, on which the card has a port.
@@ -142,6 +145,9 @@ struct Maker<'a> {
     source: &'a str,
     links: &'a [Link],
     plan: Plan,
+    endpoints: Endpoints,
+    /// Where masquerading with each external address is written.
+    masquerades: Vec<Range<usize>>,
 }
 
 impl Plan {
@@ -167,7 +173,8 @@ impl Plan {
             checks: Vec::new(),
             kernel_routes: file.kernel_routes.unwrap_or(true),
         };
-        let mut maker = Maker { source, links, plan };
+        let (endpoints, masquerades) = (Endpoints::default(), Vec::new());
+        let mut maker = Maker { source, links, plan, endpoints, masquerades };
         maker.sizes(&file)?;
         if file.interfaces.is_empty() {
             return Err(maker.error(
@@ -176,10 +183,12 @@ impl Plan {
             ));
         }
         file.interfaces.iter().try_for_each(|interface| maker.interface(interface, &file))?;
+        maker.keep();
         file.routes.iter().try_for_each(|route| maker.route(route))?;
         file.forwarded.iter().try_for_each(|forwarded| maker.forwarded(forwarded.get_ref()))?;
         file.services.iter().try_for_each(|service| maker.service(service))?;
         file.groups.iter().try_for_each(|group| maker.group(group.get_ref()))?;
+        maker.endpoints.look_at_targets(source)?;
         file.rules.iter().try_for_each(|rule| maker.rule(rule))?;
         Ok(maker.plan)
     }
@@ -274,6 +283,10 @@ impl Maker<'_> {
                 format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"]{or}");
             return Err(self.error(span, message));
         }
+        for (place, (address, _)) in addresses.iter().enumerate() {
+            let written = text.addresses.get(place).map(Spanned::span);
+            self.endpoints.address(self.source, *address, &label, written, span.clone())?;
+        }
         let kind = text.port.as_ref().map_or_else(LinkPortKind::default, |port| port.get_ref().0);
         let port = match self.plan.links.iter().position(|other| other.name == *name) {
             Some(port) => {
@@ -318,8 +331,40 @@ impl Maker<'_> {
             vlan: text.vlan.as_ref().map(|vlan| *vlan.get_ref()),
             keep: text.keep.iter().map(|Word(kept)| kept.clone()).collect(),
             has_own_addresses,
+            mtu: text.mtu.as_ref().map(|mtu| *mtu.get_ref()),
         });
         Ok(())
+    }
+
+    /// What this machine's stack goes on to answer at: ports in `keep` at the interface's own
+    /// addresses, and those of health checks at each address of the machine.
+    fn keep(&mut self) {
+        let interfaces = self.plan.interfaces.iter().zip(&self.plan.config.interfaces);
+        for (named, interface) in interfaces {
+            for (kept, (address, _)) in named
+                .keep
+                .iter()
+                .flat_map(|kept| interface.addresses.iter().map(move |at| (kept, at)))
+            {
+                let why = format!("keep of `{}`", named.name);
+                self.endpoints.keep(*address, kept.clone(), why);
+            }
+        }
+        let checks = Kept { protocol: Protocol::Tcp, ports: OWN_PORTS };
+        for (address, _) in self.links.iter().flat_map(|link| &link.addresses) {
+            self.endpoints.keep(*address, checks.clone(), "health checks".to_owned());
+        }
+    }
+
+    /// The number of an external address. If it is new, it gives out ports that do not stay with
+    /// this machine; `None`: there are none.
+    fn external_beside(&mut self, address: IpAddr) -> Option<usize> {
+        let ports = self.endpoints.free_ports(address, MASQUERADE_PORTS)?;
+        Some(self.external(address, ports, Filtering::AddressAndPort))
+    }
+
+    fn no_ports(&self, span: Range<usize>, address: IpAddr) -> ConfigError {
+        self.error(span, format!("keep leaves all ports of {address} to this machine"))
     }
 
     fn mtu(&self, text: &InterfaceText, link: &Link) -> Result<u32, ConfigError> {
@@ -383,10 +428,25 @@ impl Maker<'_> {
         } else {
             Filtering::AddressAndPort
         };
-        Ok(chosen
-            .into_iter()
-            .map(|address| self.external(address, ports.clone(), filtering))
-            .collect())
+        let mut numbers = Vec::new();
+        for address in chosen {
+            let number = self.external(address, ports.clone(), filtering);
+            let external = &self.plan.config.externals[number];
+            if (&external.ports, external.filtering) != (&ports, filtering) {
+                let line =
+                    self.masquerades.get(number).map_or(0, |at| line_of(self.source, at.start));
+                let message = format!(
+                    "line {line} masquerades with {address}, too: write the same ports and open-mappings for both"
+                );
+                return Err(self.error(masquerade.span(), message));
+            }
+            // All external addresses so far are those of interfaces.
+            if number == self.masquerades.len() {
+                self.masquerades.push(masquerade.span());
+            }
+            numbers.push(number);
+        }
+        Ok(numbers)
     }
 
     /// The number of an external address, which is new if need be.
@@ -476,15 +536,12 @@ impl Maker<'_> {
         let external = text.from.get_ref().0.0;
         let internal = self.same_version(external, &text.to)?;
         let (external, internal) = (Endpoint::from(external), Endpoint::from(internal));
-        let is_taken = |other: &Forwarded| {
-            other.protocol == protocol && (other.external == external || other.internal == internal)
-        };
-        if self.plan.config.forwarded.iter().any(is_taken) {
-            return Err(
-                self.error(text.from.span(), "one of its ends is that of another [[port-forward]]")
-            );
+        let (outside, inside) = ((protocol, external), (protocol, internal));
+        self.endpoints.take(self.source, outside, Part::PortForward, text.from.span())?;
+        self.endpoints.lead_inside(self.source, inside, text.to.span())?;
+        if self.external_beside(external.address).is_none() {
+            return Err(self.no_ports(text.from.span(), external.address));
         }
-        self.external(external.address, MASQUERADE_PORTS, Filtering::AddressAndPort);
         self.plan.config.forwarded.push(Forwarded { protocol, external, internal });
         Ok(())
     }
@@ -493,12 +550,8 @@ impl Maker<'_> {
         let (span, text) = (text.span(), text.get_ref());
         let protocol = self.connected(&text.protocol)?;
         let address = text.address.get_ref().0.0;
-        let is_taken = |other: &ServiceConfig| {
-            (other.protocol, other.address) == (protocol, Endpoint::from(address))
-        };
-        if self.plan.config.services.iter().any(is_taken) {
-            return Err(self.error(text.address.span(), "another [[service]] has the same address"));
-        }
+        let own = (protocol, Endpoint::from(address));
+        self.endpoints.take(self.source, own, Part::Service, text.address.span())?;
         if text.back_ends.is_empty() || text.back_ends.len() > BACK_ENDS_MAX {
             return Err(self
                 .error(span, format!("a service has 1 to {BACK_ENDS_MAX} [[service.back-end]]")));
@@ -511,7 +564,9 @@ impl Maker<'_> {
                 );
             }
             Some(ours) => {
-                Some(self.external(ours.get_ref().0.0, MASQUERADE_PORTS, Filtering::AddressAndPort))
+                let address = ours.get_ref().0.0;
+                let number = self.external_beside(address);
+                Some(number.ok_or_else(|| self.no_ports(ours.span(), address))?)
             }
         };
         let number = self.plan.config.services.len() as u16;
@@ -525,6 +580,7 @@ impl Maker<'_> {
                     "this back end is there twice: give it a weight instead",
                 ));
             }
+            self.endpoints.lead(protocol, target.into(), back_end.address.span());
             back_ends
                 .push(BackEnd { endpoint: target.into(), weight: back_end.weight.unwrap_or(1) });
             if let Some(check) = &text.check {
@@ -647,9 +703,14 @@ impl Maker<'_> {
 
     fn group(&mut self, text: &GroupText) -> Result<(), ConfigError> {
         let address = text.address.get_ref().0.0;
+        let own = (Protocol::Udp, Endpoint::from(address));
+        self.endpoints.take(self.source, own, Part::FanOut, text.address.span())?;
         let targets =
             text.to.iter().map(|target| self.same_version(address, target).map(Endpoint::from));
         let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        for (target, text) in targets.iter().zip(&text.to) {
+            self.endpoints.lead(Protocol::Udp, *target, text.span());
+        }
         let source =
             text.source.as_ref().map(|source| self.same_version(address, source)).transpose()?;
         if targets.is_empty() {
@@ -696,7 +757,8 @@ impl Maker<'_> {
     }
 }
 
-fn is_link_local(address: IpAddr) -> bool {
+/// An address that counts on its link alone.
+pub(crate) fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),

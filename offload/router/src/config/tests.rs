@@ -218,6 +218,139 @@ fn a_service_by_name() {
     );
 }
 
+const ENDPOINTS: &str = r#"
+[[interface]]
+name = "eth0"
+
+[[interface]]
+name = "eth1"
+masquerade = ["192.0.2.9"]
+
+[[interface]]
+name = "eth0"
+vlan = 7
+addresses = ["10.7.0.1/24"]
+masquerade = ["10.7.0.1"]
+
+[[port-forward]]
+protocol = "udp"
+from = "192.0.2.1:53"
+to = "10.1.0.5:53"
+
+[[service]]
+protocol = "udp"
+address = "192.0.2.1:54"
+  [[service.back-end]]
+  address = "10.1.0.6:54"
+
+[[service]]
+protocol = "tcp"
+address = "192.0.2.1:55"
+  [[service.back-end]]
+  address = "10.1.0.6:55"
+
+[[fan-out]]
+address = "192.0.2.1:56"
+to = ["10.1.0.7:56", "10.1.0.8:56"]
+
+[[fan-out]]
+address = "192.0.2.1:57"
+to = ["10.1.0.7:57"]
+"#;
+
+/// Nothing is there twice, and nothing leads to what the forwarder itself answers for: an error
+/// names both places.
+#[test]
+fn nothing_answers_at_one_endpoint_twice() {
+    let mut plan = Plan::make(ENDPOINTS, &links(), 1).unwrap();
+    assert_eq!((plan.config.groups.len(), plan.config.externals.len()), (2, 3));
+    for (old, new, line, message) in [
+        ("192.0.2.1:57", "192.0.2.1:56", 37, "[[fan-out]] in line 33"),
+        ("192.0.2.1:57", "192.0.2.1:54", 37, "[[service]] in line 22"),
+        ("192.0.2.1:56", "192.0.2.1:53", 33, "[[port-forward]] in line 17"),
+        ("192.0.2.1:54", "192.0.2.1:53", 22, "[[port-forward]] in line 17"),
+        ("10.1.0.6:54", "192.0.2.1:54", 24, "[[service]] in line 22"),
+        ("10.1.0.6:54", "192.0.2.1:57", 24, "[[fan-out]] in line 37"),
+        ("10.1.0.5:53", "192.0.2.1:53", 18, "[[port-forward]] in line 17"),
+        ("10.1.0.8:56", "192.0.2.1:56", 34, "[[fan-out]] in line 33"),
+        ("10.7.0.1/24", "10.1.0.1/24", 12, "`eth0` has the address 10.1.0.1, too"),
+        (
+            "masquerade = [\"10.7.0.1\"]",
+            "masquerade = [\"192.0.2.9\"]\nports = \"2000-3000\"",
+            13,
+            "line 7 masquerades",
+        ),
+        (
+            "masquerade = [\"10.7.0.1\"]",
+            "masquerade = [\"192.0.2.9\"]\nopen-mappings = true",
+            13,
+            "line 7 masquerades",
+        ),
+    ] {
+        assert!(ENDPOINTS.contains(old), "{old}");
+        let error = Plan::make(&ENDPOINTS.replacen(old, new, 1), &links(), 1).unwrap_err();
+        assert!(error.line == line && error.message.contains(message), "{new}: {error}");
+    }
+    // TCP and UDP are two things, and one address may be masqueraded with at two interfaces.
+    for (old, new) in [
+        ("192.0.2.1:55", "192.0.2.1:54"),
+        ("10.1.0.6:55", "192.0.2.1:54"),
+        ("masquerade = [\"10.7.0.1\"]", "masquerade = [\"192.0.2.9\"]"),
+    ] {
+        plan = Plan::make(&ENDPOINTS.replacen(old, new, 1), &links(), 1).unwrap();
+    }
+    assert_eq!(plan.config.interfaces[1].masquerade, plan.config.interfaces[2].masquerade);
+    // Another VLAN has the written address.
+    let more = format!(
+        "{ENDPOINTS}\n[[interface]]\nname = \"eth1\"\nvlan = 8\naddresses = [\"10.7.0.1/24\"]\n"
+    );
+    let error = Plan::make(&more, &links(), 1).unwrap_err();
+    assert!(error.line == 43 && error.message.contains("`eth0.7` (line 12)"), "{error}");
+}
+
+/// What this machine keeps at its own addresses nothing else answers at, and it is not given out.
+#[test]
+fn what_is_kept_is_nobody_elses() {
+    let file = |keep: &str, more: &str| {
+        let text = format!(
+            "[[interface]]\nname = \"eth0\"\nkeep = [\"{keep}\"]\n[[interface]]\nname = \"eth1\"\n{more}"
+        );
+        Plan::make(&text, &links(), 1)
+    };
+    let service = |address: &str| {
+        format!(
+            "[[service]]\nprotocol = \"tcp\"\naddress = \"{address}\"\nmasquerade = \"10.1.0.1\"\n\
+             [[service.back-end]]\naddress = \"10.1.0.11:80\""
+        )
+    };
+    let port = |from: &str| {
+        format!("[[port-forward]]\nprotocol = \"tcp\"\nfrom = \"{from}\"\nto = \"10.1.0.12:80\"")
+    };
+    for (more, message) in [
+        (
+            service("10.1.0.1:8022"),
+            "ports 8022-8022 of 10.1.0.1 stay with this machine (keep of `eth0`)",
+        ),
+        (
+            service("192.0.2.1:993"),
+            "ports 900-999 of 192.0.2.1 stay with this machine (health checks)",
+        ),
+        (port("10.1.0.1:8022"), "give this [[port-forward]] another port"),
+        (port("10.9.0.1:900"), "(health checks)"),
+    ] {
+        let error = file("tcp/8022", &more).unwrap_err();
+        assert!((6..=8).contains(&error.line) && error.message.contains(message), "{error}");
+    }
+    // Addresses that this machine does not have, or keeps nothing at, are free.
+    for more in [service("192.0.2.1:8022"), service("192.0.2.99:993"), port("192.0.2.1:8022")] {
+        file("tcp/8022", &more).unwrap();
+    }
+    let plan = file("tcp/8022", &service("192.0.2.1:80")).unwrap();
+    assert_eq!(plan.config.externals[0].ports, 8023..=65_535);
+    let error = file("tcp/1000-65535", &service("192.0.2.1:80")).unwrap_err();
+    assert!(error.line == 9 && error.message.contains("all ports of 10.1.0.1"), "{error}");
+}
+
 #[test]
 fn any_text_is_an_error_or_a_plan() {
     for cut in 0..WHOLE.len() {

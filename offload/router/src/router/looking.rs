@@ -327,7 +327,7 @@ impl Router {
         }
         let Some(route) = self.forwarder.routes().find(address) else {
             says.push(
-                "No route leads there: senders are told that it is unreachable. `ip route add` gives it one."
+                "No route leads there by an interface of the forwarder: senders are told that it is unreachable. `ip route add` gives it one."
                     .to_owned(),
             );
             return;
