@@ -143,7 +143,7 @@ nicache_counters::counters! {
         /// Where figures are shown to browsers and Prometheus.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub admin: Option<String>,
-        /// Which way payload takes.
+        /// How payload travels.
         pub copy: CopyMode,
         /// What is wrong at the moment, if something is.
         #[serde(skip_serializing_if = "Option::is_none")]

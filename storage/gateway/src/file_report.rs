@@ -139,7 +139,7 @@ pub struct RangeReport {
 pub struct FileReport {
     /// The path that was asked for.
     pub path: String,
-    /// Which way payload takes.
+    /// How payload travels.
     pub copy: CopyMode,
     /// The unit that it is on.
     pub unit: String,
