@@ -7,7 +7,7 @@
  *
  * A statement changes something between the moment that the server receives it and the moment that
  * it asks its connection for more. Both moments stamp SLOT_DATABASES: the first before anything is
- * visible to anybody, the second so a reply that was computed in between from the state before
+ * visible to anybody, the second so a reply that was made in between from the state before
  * is not kept. Statements that are certain to be mere questions stamp nothing. Which tables are
  * meant is for the watcher to find out, who gets the bytes.
  */

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nicache_cache::{Entry, EntryState, LeftAlone, Outcome, StrangeName, Traits};
+use nicache_cache::{Entry, EntryState, Outcome, PutAside, StrangeName, Traits};
 use nicache_coherence::RecordNumber;
 use nicache_http::{
     BypassReason, HeaderScratch, Key, RequestOutcome, client_class, parse_request, recheck_head,
@@ -55,9 +55,9 @@ pub enum Meeting {
     Lapsed,
     /// The operator has excluded it.
     Excluded,
-    /// The page is left alone until then.
-    LeftAlone(LeftAlone, Time),
-    /// There is no reply for it.
+    /// The page is put aside until then.
+    PutAside(PutAside, Time),
+    /// There is no reply for the request.
     Absent,
     /// Its head is not whole.
     Partial,
@@ -89,7 +89,7 @@ pub struct EntryView {
     pub body_len: u64,
     /// The watcher's number for what it was judged by.
     pub record: RecordNumber,
-    /// Is it a reply that the server computed?
+    /// Is the entry dynamic?
     pub is_dynamic: bool,
     /// May it be served?
     pub state: EntryState,
@@ -162,9 +162,9 @@ impl<W: Port, H: Port> Card<W, H> {
             None if self.config.paths.of(keys, request.host, request.target).is_excluded => {
                 Meeting::Excluded
             }
-            None => match self.store.is_left_alone(&key, now) {
+            None => match self.store.is_put_aside(&key, now) {
                 Some(why) => {
-                    Meeting::LeftAlone(why, self.store.left_alone_until(&key).unwrap_or(now))
+                    Meeting::PutAside(why, self.store.put_aside_until(&key).unwrap_or(now))
                 }
                 None => Meeting::Absent,
             },

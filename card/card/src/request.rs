@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use nicache_cache::{
-    AgeBounds, Awaited, Found, LeftAlone, Lesson, Meaning, Miss, PathSettings, host_of, target_of,
+    AgeBounds, Awaited, Found, Lesson, Meaning, Miss, PathSettings, PutAside, host_of, target_of,
 };
 use nicache_http::{
     BypassReason, Extent, HeaderScratch, Method, Request, RequestOutcome, Resource, UriKey,
@@ -324,7 +324,7 @@ impl<W: Port, H: Port> Card<W, H> {
             return Decision::Forward(forward);
         }
         let found = self.store.find(&key, epoch, now, &mut self.counters.cache);
-        // Whoever has waited may have what the server began to compute after he had asked, whatever
+        // Whoever has waited may have what the server began to make after they had asked, whatever
         // has changed since (rule 19).
         let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
         let shared = shared.and_then(|wait| self.store.said_since(&key, class, wait.since));
@@ -351,13 +351,13 @@ impl<W: Port, H: Port> Card<W, H> {
                     self.counters.misses_excluded += u64::from(commit);
                     return Decision::Forward(forward);
                 }
-                match self.store.is_left_alone(&key, now) {
+                match self.store.is_put_aside(&key, now) {
                     None => {}
-                    Some(LeftAlone::Differs) => {
+                    Some(PutAside::Differs) => {
                         self.counters.misses_differing += u64::from(commit);
                         return Decision::Forward(forward);
                     }
-                    Some(LeftAlone::NotWorth) => {
+                    Some(PutAside::NotWorth) => {
                         self.counters.misses_not_worth += u64::from(commit);
                         return Decision::Forward(forward);
                     }

@@ -256,7 +256,7 @@ pub struct HotObject {
     pub hits_per_s: f64,
     /// Bytes of its body.
     pub body_bytes: u64,
-    /// Was it computed by the server?
+    /// Is it dynamic: did a program make it?
     pub is_dynamic: bool,
 }
 

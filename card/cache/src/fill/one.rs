@@ -70,7 +70,7 @@ pub(super) struct Fill {
     /// The card's own request for the same.
     pub(super) recheck: Option<Box<[u8]>>,
     pub(super) may_be_static: bool,
-    /// May it be a reply that the server computed?
+    /// May it be a dynamic reply?
     pub(super) may_be_dynamic: bool,
     pub(super) body_hash: [u8; BODY_HASH_BYTES],
     /// The clock when the watcher was asked.

@@ -1,4 +1,4 @@
-//! Replies that the server computed: kept only if two executions for different clients agreed, and
+//! Dynamic replies: kept only if two executions for different clients agreed, and
 //! never for long (docs/coherence.md).
 //!
 //! The first execution leaves a *candidate*, no more than a hash. A second one for somebody else,
@@ -12,7 +12,7 @@
 //! agrees: then there is an entry that has lapsed from the start.
 //!
 //! A page whose executions differ although nothing has changed depends on something that cannot be
-//! seen, and is left alone for a while.
+//! seen, and is put aside for a while.
 //!
 //! The card has the server asked a second time only where that costs the server nothing in the end:
 //! the page has answered more visitors than the card has asked for it ([`Credit`]), or nobody else
@@ -38,11 +38,11 @@ use crate::recheck::Recheck;
 
 /// Pages remembered that have no entry.
 pub(super) const CANDIDATES_MAX: usize = 4096;
-/// Differences under unchanged sources after which a page is left alone.
+/// Differences under unchanged sources after which a page is put aside.
 const DIFFERENCES_MAX: u8 = 2;
 /// For how long at first; each time twice as long, up to the maximum.
-const LEFT_ALONE_FIRST: Duration = Duration::from_secs(15);
-const LEFT_ALONE_DOUBLINGS: u32 = 8;
+const PUT_ASIDE_FIRST: Duration = Duration::from_secs(15);
+const PUT_ASIDE_DOUBLINGS: u32 = 8;
 
 /// The usual time of an execution grows by a quarter, and at least this, at a time.
 const USUAL_STEP: Duration = Duration::from_millis(1);
@@ -288,8 +288,8 @@ struct Candidate {
     same_since: Time,
     credit: Credit,
     differences: u8,
-    left_alone: u32,
-    left_alone_until: Time,
+    put_aside: u32,
+    put_aside_until: Time,
     usual: Duration,
 }
 
@@ -364,14 +364,14 @@ impl Candidates {
         self.candidates.get(key).is_some_and(|known| known.popular)
     }
 
-    /// Is it a page whose executions differ?
-    pub(super) fn is_left_alone(&self, key: &Key, now: Time) -> bool {
-        self.candidates.get(key).is_some_and(|known| now < known.left_alone_until)
+    /// Is the page put aside now, because its executions differ?
+    pub(super) fn is_put_aside(&self, key: &Key, now: Time) -> bool {
+        self.candidates.get(key).is_some_and(|known| now < known.put_aside_until)
     }
 
-    /// Until when it is left alone; may be over.
-    pub(super) fn left_alone_until(&self, key: &Key) -> Option<Time> {
-        self.candidates.get(key).map(|known| known.left_alone_until)
+    /// Until when the page is put aside; may be over.
+    pub(super) fn put_aside_until(&self, key: &Key) -> Option<Time> {
+        self.candidates.get(key).map(|known| known.put_aside_until)
     }
 
     /// What the server usually needs for it.
@@ -496,8 +496,8 @@ impl Candidate {
             same_since: execution.forwarded,
             credit: Credit::default(),
             differences: 0,
-            left_alone: 0,
-            left_alone_until: Time(0),
+            put_aside: 0,
+            put_aside_until: Time(0),
             usual: execution.usual(before),
         }
     }
@@ -530,9 +530,9 @@ impl Candidate {
         if self.differences >= DIFFERENCES_MAX {
             self.differences = 0;
             self.popular = false;
-            self.left_alone_until =
-                now + LEFT_ALONE_FIRST * (1 << self.left_alone.min(LEFT_ALONE_DOUBLINGS));
-            self.left_alone += 1;
+            self.put_aside_until =
+                now + PUT_ASIDE_FIRST * (1 << self.put_aside.min(PUT_ASIDE_DOUBLINGS));
+            self.put_aside += 1;
         }
     }
 }

@@ -177,7 +177,7 @@ impl RunOptions {
             }
         }
         // What a server that runs already has read before is not known, so what its programs
-        // compute is not kept.
+        // make is not kept.
         plan.rechecks.first = Milliseconds(0);
         for path in &mut plan.paths {
             path.recheck = path.recheck.map(|_| Milliseconds(0));

@@ -68,7 +68,7 @@ pub enum Class {
     /// It is, byte for byte, a file that the server looked up.
     #[default]
     Static = 0,
-    /// The server computed it from sources that are known. Whether another client gets the same is
+    /// A program made it from sources that are known. Whether another client gets the same is
     /// for the card to find out.
     Dynamic = 1,
 }
@@ -93,8 +93,8 @@ pub enum Verdict {
         /// The sources of [`FillRequest::previous`] are as they were.
         previous_unchanged: bool,
     },
-    /// No, since it may be out of date by now; but it was computed for anybody, so whoever had
-    /// asked before its request was forwarded may have it.
+    /// The reply must not become an entry, because it may be out of date by now. But it was made
+    /// for anybody, so whoever had asked before its request was forwarded may have it.
     Outdated(RefusalReason),
     /// No.
     Refused(RefusalReason),
