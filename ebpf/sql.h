@@ -75,7 +75,7 @@ struct {
 	__type(value, __u8);
 } sql_questions SEC(".maps");
 
-/* Where a look at a text has got to. In a map, as what is on the stack would have the verifier
+/* Where a look at a text has got to. In a map, because what is on the stack would have the verifier
  * follow every byte.
  */
 struct sql_scan {
@@ -135,7 +135,7 @@ static __always_inline void note_owner(struct sql_connection *connection, __u32 
 }
 
 /* The process serves one connection, and has received on it what may change something, or is done
- * with that. One whose end nobody sees, since the connection is forgotten, stays at work.
+ * with that. One whose end nobody sees, because the connection is forgotten, stays at work.
  */
 static __always_inline void note_work(__u32 kind, bool at_work)
 {

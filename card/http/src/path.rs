@@ -24,7 +24,7 @@ pub enum PatternError {
     /// Longer than [`PATTERN_BYTES_MAX`].
     #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
     TooLong,
-    /// A path that is never matched, since servers differ in what they take it for.
+    /// A path that is never matched, because servers differ in what they take it for.
     #[error(
         "a pattern has no `//`, no `/./` or `/../`, no `\\`, no `#` and no spaces or control characters; it is written without percent-encoding"
     )]

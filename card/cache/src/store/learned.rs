@@ -23,7 +23,7 @@ pub enum Validators {
     Tag,
     /// If-Modified-Since.
     Date,
-    /// Both, as browsers do.
+    /// Both ETag and Last-Modified, as browsers do.
     Both,
 }
 

@@ -12,8 +12,8 @@ use super::site_classes::SiteClasses;
 /// asked again.
 const SEEN_MAX: usize = 64;
 
-/// Times in a row that the card asks as a class, after a change, of which nobody has come to the
-/// server himself since. It then waits until somebody comes.
+/// Times in a row that the card asks as a class, after a change, of which no client has come to the
+/// server since. It then waits until somebody comes.
 const REGAINED_MAX: u8 = 8;
 
 /// What is known of a class.
@@ -157,7 +157,7 @@ impl Seen {
 
     /// The server has answered a client of this class in another way: nobody gets this answer any
     /// longer who is of its class where that is not the class of the client that got it last.
-    /// False: there is no such trait, so it is not for his class.
+    /// False: there is no such trait, so it is not for this class.
     pub(super) fn refute(&mut self, class: ClientClass) -> bool {
         let Some((last, _)) = self.last else { return false };
         let blamed = Traits::of(|of| class.of(of) != last.of(of));

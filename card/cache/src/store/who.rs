@@ -23,7 +23,7 @@ pub enum Executor {
     Card,
 }
 
-/// The proxy that a client comes through, as far as his request shows one.
+/// The proxy that a client comes through, as far as its request shows one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
     /// There is none.

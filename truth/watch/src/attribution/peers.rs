@@ -194,8 +194,8 @@ fn network_of(process: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino())
 }
 
-/// Remembers what is known of processes; for one batch of questions, since process numbers are used
-/// again.
+/// Remembers what is known of processes; for one batch of questions, because process numbers are
+/// used again.
 #[derive(Debug)]
 pub(crate) struct Peers<'a> {
     listeners: &'a mut Listeners,

@@ -204,13 +204,13 @@ pub struct LookupEvent {
     pub dirfd: i32,
     /// The opened, listed, sent or written inode.
     pub inode: Option<Identity>,
-    /// Its type and permissions, as in `stat`.
+    /// The file's type and permissions, as in `stat`.
     pub mode: u16,
     /// Its owner: user and group.
     pub owner: (u32, u32),
     /// Its size when it was opened, in bytes.
     pub size: u64,
-    /// Its change time then, in nanoseconds since 1970; 0: unknown.
+    /// The file's change time then, in nanoseconds since 1970; 0: unknown.
     pub changed_ns: u64,
     /// What that says of changes to come.
     pub stillness: Stillness,

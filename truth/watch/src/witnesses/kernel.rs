@@ -494,7 +494,7 @@ fn set_constant(
     Ok(())
 }
 
-/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it
+/// Asked beforehand, because the kernel's EPERM would come with no word about which capability it
 /// missed.
 fn check_capabilities() -> Result<(), WatchError> {
     use rustix::thread::CapabilitySet;
