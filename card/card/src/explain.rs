@@ -29,21 +29,21 @@ pub struct PageState {
 pub struct LastOfPage {
     /// What became of it.
     pub outcome: Outcome,
-    /// When his request was forwarded.
+    /// When the client's request was forwarded.
     pub at: Time,
-    /// The head of his request as far as it chooses among replies: without anything else that he
-    /// has said.
+    /// The head of the client's request as far as it chooses among replies: without anything else
+    /// that the client has said.
     pub head: Box<[u8]>,
 }
 
 /// What a request meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// It is not looked up.
+    /// The request is not looked up.
     Bypass(BypassReason),
     /// Nothing is looked up at the moment.
     Off(CardBypass),
-    /// It is answered from card memory.
+    /// The request is answered from card memory.
     Hit,
     /// There is a reply that the server has not given to a client of its class yet, in these
     /// traits. For [`Trait::Proxy`](nicache_http::Trait::Proxy) it is not known: the address that
@@ -53,13 +53,13 @@ pub enum Meeting {
     Suspect,
     /// There is a reply that the server has to say again.
     Lapsed,
-    /// The operator has excluded it.
+    /// The operator has excluded the page.
     Excluded,
     /// The page is put aside until then.
     PutAside(PutAside, Time),
     /// There is no reply for the request.
     Absent,
-    /// Its head is not whole.
+    /// The request's head is not whole.
     Partial,
 }
 
@@ -91,7 +91,7 @@ pub struct EntryView {
     pub record: RecordNumber,
     /// Is the entry dynamic?
     pub is_dynamic: bool,
-    /// May it be served?
+    /// May the entry be served?
     pub state: EntryState,
     /// From then on it is not served.
     pub expires: Time,

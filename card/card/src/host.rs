@@ -342,7 +342,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The final reply has come before all content that the client has announced and might keep for
-    /// itself now (RFC 9110 section 10.1.1): what he sends next is content for one and a request
+    /// itself now (RFC 9110 section 10.1.1): what it sends next is content for one and a request
     /// for another.
     fn may_lack_content(&self, flow: &Flow) -> bool {
         let Phase::Opaque(Some(until)) = flow.phase else { return false };

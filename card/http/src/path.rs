@@ -18,7 +18,7 @@ pub const PATTERN_BYTES_MAX: usize = 256;
 /// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It can match no path.
+    /// The pattern can match no path.
     #[error("a pattern begins with `/` or `*`")]
     Start,
     /// Longer than [`PATTERN_BYTES_MAX`].
@@ -92,7 +92,7 @@ pub enum PathMatch {
     None,
     /// Under that of the pattern with this number.
     Pattern(usize),
-    /// It cannot be told.
+    /// The setting cannot be told.
     Odd,
 }
 

@@ -68,7 +68,7 @@ impl Client {
         Self { keeps_cookies: true, ..Self::new(server) }
     }
 
-    /// A visitor who writes the server's name as `host` in his requests.
+    /// A visitor who writes the server's name as `host` in requests.
     pub fn naming(self, host: &str) -> Self {
         Self { host: host.to_owned(), ..self }
     }

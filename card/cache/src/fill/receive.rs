@@ -23,7 +23,7 @@ const GROWING_BYTES: u64 = 64 * 1024;
 pub struct Answered<'a> {
     /// What it means.
     pub reply: &'a ReplyHead<'a>,
-    /// Its bytes.
+    /// The bytes of the head.
     pub head: &'a [u8],
     /// The server ends the connection although the client would go on.
     pub closes_once: bool,

@@ -55,7 +55,7 @@ const REVIVAL: Duration = Duration::from_secs(5);
 pub struct Execution {
     /// For whom the server worked.
     pub by: Who,
-    /// Of what class he is.
+    /// Of what class the client is.
     pub class: ClientClass,
     /// The key of the page, whatever chooses among its variants.
     pub base: Key,
@@ -112,7 +112,7 @@ pub(super) struct Age {
     pub(super) credit: Credit,
     /// Who has got it from the server.
     pub(super) seen: Seen,
-    /// What the server usually needs for it.
+    /// The time that the server usually needs for the page.
     pub(super) usual: Duration,
 }
 
@@ -280,9 +280,9 @@ struct Candidate {
     stamp: Stamp,
     sources: SourceSet,
     record: RecordNumber,
-    /// It was out of date when it was judged: that another one differs says nothing.
+    /// The reply was out of date when it was judged: that another one differs says nothing.
     outdated: bool,
-    /// It was an entry before.
+    /// The page had an entry before.
     popular: bool,
     /// The server has been seen to say the same since then.
     same_since: Time,
@@ -300,16 +300,16 @@ struct Candidate {
     reason = "it is made once for a reply and taken apart at once"
 )]
 pub(super) enum Opinion {
-    /// Two agree, in this way.
+    /// Two executions agree, in this way.
     Agreed { sameness: Sameness, past: Past },
-    /// It is the first.
+    /// The reply is the first one to the page.
     First,
-    /// It cannot agree with the one before, which was for the same client.
+    /// The reply cannot agree with the one before, which was for the same client.
     SameClient,
-    /// It differs from another although nothing has changed.
+    /// The reply differs from another although nothing has changed.
     Differs,
-    /// It differs from another, which was for a client of another class, although nothing has
-    /// changed. The classes differ in these traits.
+    /// The reply differs from another, which was for a client of another class, although nothing
+    /// has changed. The classes differ in these traits.
     IsForOthers(Traits),
 }
 
@@ -336,9 +336,8 @@ impl Candidates {
         Self { candidates: Remembered::new(CANDIDATES_MAX) }
     }
 
-    /// Is it worth it that the card asks for the page, too, which the server is about to be asked
-    /// for by somebody? Then it does: once it has said so. `may_ask`: the site's allowance
-    /// suffices.
+    /// Should the card ask for the page, too, when somebody is about to ask the server for it? Then
+    /// it asks as soon as the server has replied. `may_ask`: the site's allowance suffices.
     pub(super) fn take_second(&mut self, key: &Key, by: &Who, may_ask: bool) -> bool {
         let Some(known) = self.candidates.get_mut(key) else { return false };
         known.credit.note_execution();
@@ -346,7 +345,7 @@ impl Candidates {
     }
 
     /// A client has come again and has got a reply that may be kept: may the card ask, too? Then it
-    /// does. It asks once the client has his reply, because two executions at one time of a program
+    /// does. It asks once the client has the reply, because two executions at one time of a program
     /// that takes notes change what the other reads.
     pub(super) fn take_other(&mut self, key: &Key) -> bool {
         self.candidates.get_mut(key).is_some_and(|known| known.credit.spend(true))
@@ -359,7 +358,7 @@ impl Candidates {
         }
     }
 
-    /// Was it an entry not long ago?
+    /// Did the page have an entry not long ago?
     pub(super) fn is_popular(&self, key: &Key) -> bool {
         self.candidates.get(key).is_some_and(|known| known.popular)
     }
@@ -374,7 +373,7 @@ impl Candidates {
         self.candidates.get(key).map(|known| known.put_aside_until)
     }
 
-    /// What the server usually needs for it.
+    /// The time that the server usually needs for the page.
     pub(super) fn usual(&self, key: &Key) -> Option<Duration> {
         self.candidates.get(key).map(|known| known.usual)
     }

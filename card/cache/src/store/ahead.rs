@@ -1,5 +1,5 @@
-//! Pages whose next visitor is expected, and whose entry has lapsed meanwhile: asked for before he
-//! comes.
+//! Pages whose next visitor is expected, and whose entry has lapsed meanwhile: asked for before the
+//! visitor comes.
 //!
 //! Where visitors come seldom, a change that leaves the page as it was (a program's own notes of a
 //! visit, say) would make every one of them wait for the server. The page has paid for one more

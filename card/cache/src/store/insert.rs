@@ -75,11 +75,11 @@ impl NewEntry {
 /// What has become of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is an entry, or has renewed one.
+    /// The reply is an entry, or has renewed one.
     Stored(EntryId),
-    /// It is the first of two that must agree.
+    /// The reply is the first of two that must agree.
     First,
-    /// It differs from another although no source has changed.
+    /// The reply differs from another although no source has changed.
     Differed,
 }
 

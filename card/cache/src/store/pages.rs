@@ -14,7 +14,7 @@ use super::index::Store;
 pub enum PutAside {
     /// The page's executions differ although nothing has changed.
     Differs,
-    /// Its entries are purged before they are used.
+    /// The page's entries are purged before they are used.
     NotWorth,
 }
 
@@ -39,7 +39,7 @@ impl Store {
         self.candidates.is_popular(key)
     }
 
-    /// Is it a page whose executions differ although nothing has changed, or one that is purged
+    /// Is this a page whose executions differ although nothing has changed, or one that is purged
     /// before it is used?
     pub fn is_put_aside(&self, key: &Key, now: Time) -> Option<PutAside> {
         if self.candidates.is_put_aside(key, now) {

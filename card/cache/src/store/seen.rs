@@ -19,9 +19,10 @@ const REGAINED_MAX: u8 = 8;
 /// What is known of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It has got the answer.
+    /// The class has got the answer.
     Answered,
-    /// It had got it before a change that is seen: the change may be a rule for this class.
+    /// The class had got the answer before a change that is seen: the change may be a rule for this
+    /// class.
     Lost,
     /// The card has asked as one of it since; what the server says is not there.
     Asked,
@@ -81,8 +82,8 @@ impl Seen {
         }
     }
 
-    /// Something has changed: nobody gets the answer before the server has given it to his class
-    /// again.
+    /// Something has changed: nobody gets the answer before the server has given it to
+    /// the client's class again.
     pub(super) fn lose(mut self) -> Self {
         for answered in &mut self.answered {
             answered
@@ -241,12 +242,12 @@ impl Traits {
         Self(Trait::ALL.into_iter().map(|of| u8::from(holds(of)) << of as u8).sum())
     }
 
-    /// Is it none?
+    /// Is the set of traits empty?
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Is it one of them?
+    /// Is the trait one of them?
     #[inline]
     pub(super) fn has(self, of: Trait) -> bool {
         self.0 >> of as u8 & 1 != 0

@@ -92,7 +92,7 @@ fn hits(site: &mut Site, count: usize, mut visit: impl FnMut(&mut Site) -> bool)
 fn pages_become_hits_behind_a_proxy() {
     let mut site = Site::new(|_, _| Some("for all".to_owned()));
     assert!(hits(&mut site, 40, |site| site.visit("X-Forwarded-Proto: https\r\n").1) >= 36);
-    // Each through the proxy by himself, and those who come directly as a class of their own.
+    // Each through the proxy alone, and those who come directly as a class of their own.
     let direct = hits(&mut site, 10, |site| {
         site.number += 1;
         site.ask([10, 0, 1, site.number as u8], "X-Forwarded-Proto: https\r\n").1

@@ -1,5 +1,5 @@
 //! Many clients of several classes ask for one page at the same time, while it changes: nobody is
-//! told what was no longer true when he asked, nor what is for somebody else.
+//! told what was no longer true when they asked, nor what is for somebody else.
 
 use std::collections::HashMap;
 

@@ -43,8 +43,8 @@ reasons! {
         /// The server was started before it was watched, so nobody knows what it has in its own
         /// memory; and the reply is dynamic.
         ServerOlder => "server_older",
-        /// It is a file, but a program or a database that the server asked meanwhile may have
-        /// decided that it be sent.
+        /// The reply is a file, but a program or a database that the server asked meanwhile may
+        /// have decided that it be sent.
         Decided => "decided",
     }
 }

@@ -31,7 +31,7 @@ const PACKET_BYTES_MAX: usize = 0xff_ffff;
 enum Phase {
     /// Before the handshake response.
     Handshake,
-    /// Its answers until the first command.
+    /// The client's answers until the first command.
     Authentication,
     Commands,
     /// Nothing is understood any longer.

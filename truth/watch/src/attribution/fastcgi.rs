@@ -34,7 +34,7 @@ pub(crate) struct Request {
 pub(crate) enum Step {
     /// A request begins.
     Begun,
-    /// Its parameters are complete.
+    /// The request's parameters are complete.
     Known(Request),
     /// Two requests at once, or bytes that are not FastCGI. Nothing more comes of this stream.
     Lost,

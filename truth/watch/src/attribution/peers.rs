@@ -421,7 +421,7 @@ impl<'a> Peers<'a> {
         if inside.is_empty() || !inside.iter().all(|socket| parent.contains(socket)) {
             return false;
         }
-        // Whoever has the socket may answer, wherever he is.
+        // Whoever has the socket may answer, wherever it is.
         let outside = listeners("/proc/self/net", place.1);
         let held = |process: u32| -> Vec<u64> {
             sockets_of(process).into_iter().filter(|socket| outside.contains(socket)).collect()

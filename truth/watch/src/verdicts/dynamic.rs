@@ -198,7 +198,7 @@ pub(crate) fn may_be_decided(
         .take_while(|event| event.time_ns <= to_ns)
         .filter(|event| decides(event))
         .collect();
-    // A client of another service of the server's has asked; he does not answer.
+    // A client of another service of the server's has asked; it does not answer.
     events.retain(
         |event| !matches!(event.kind, EventKind::Sent(sent) if peers.is_reply(event, sent)),
     );
@@ -240,7 +240,7 @@ struct Company {
 
 impl Company {
     fn has(&mut self, process: u32, attribution: &Attribution) -> bool {
-        // The first process takes over whoever has lost his.
+        // The first process takes over those that have lost theirs.
         let parent = |process| parent_of(process).filter(|parent| *parent > 1);
         let parents = self.parents.get_or_insert_with(|| {
             let takers = attribution.takers().flat_map(|taker| [Some(taker), parent(taker)]);

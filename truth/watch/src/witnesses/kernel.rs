@@ -67,7 +67,7 @@ pub struct KernelWatcher {
 /// A program of the witness that is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessProgram {
-    /// Its name in `ebpf/witness.bpf.c`.
+    /// The program's name in `ebpf/witness.bpf.c`.
     pub name: String,
     /// Instructions that the verifier went through; 0: unknown.
     pub verified: u32,
