@@ -145,7 +145,7 @@ static __always_inline __u8 first_byte(const char *kernel_memory)
 	return FIELD(struct timespec64, kernel_memory, tv_sec);
 }
 
-/* Those that look up a path and do no more. */
+/* Those that look up a path and do nothing else. */
 static __always_inline bool is_looking(__u64 nr)
 {
 	switch (nr) {

@@ -125,7 +125,7 @@ static __always_inline int writers_below(const void *inode)
 	return BPF_CORE_READ(outer, __upperdentry, d_inode, i_writecount.counter);
 }
 
-/* Files that somebody has mapped in a way in which he may store to them: such a change has no
+/* Files that somebody has mapped in a way in which they may store to them: such a change has no
  * witness of its own. Of ext4 each other has one, after its effect, so such a file may be open
  * for writing while a page is made of it. An entry stays for good. The key of zeroes: there was no
  * room for one, or it is not known which file it was.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
  * What the watcher asks the maps about. While somebody reads a map by a system call, the kernel
- * runs no program on an event on that processor; if it stops him in the middle, for as long as that
- * lasts (gaps.h). A program that reads it for him keeps nobody out. Included by witness.bpf.c.
+ * runs no program on an event on that processor; if it stops the reader in the middle, for as long
+ * as that lasts (gaps.h). A program that reads it instead keeps nobody out. Included by
+ * witness.bpf.c.
  *
  * The Rust side is truth/watch/src/witnesses/notes.rs.
  */

@@ -13,7 +13,7 @@
  * over the network, before their first connection is their start, and voids again, but for what the
  * C library reads when a process takes on its user. The end of a twin means nothing, unless
  * something of this kind has happened since its birth: then it is one of the old ones, and what it
- * said last may be what the others do not say any more.
+ * said last may be what the others no longer say.
  *
  * One that cannot answer is a *bystander*: whoever is started by a process that has taken a
  * connection (a program that a script runs, CGI), or holds no socket at which it could accept one

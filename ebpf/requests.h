@@ -8,7 +8,7 @@
  * A process is followed as long as it has one thread and one connection at a time: the last one
  * that it has accepted, or that it reads from a client of the web server. When the next one comes,
  * the last one must be closed. A process that is found to have two at once, or that could be handed
- * descriptors by others, is followed no more.
+ * descriptors by others, is no longer followed.
  *
  * Of what such a process sends while it executes a FastCGI request, the first on each of two
  * sockets in turn is told: its reply, and another. And the short reads of FastCGI, headers mostly,

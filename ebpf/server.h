@@ -283,7 +283,7 @@ static __always_inline bool may_serve(__u32 tgid)
 }
 
 /* Paths mean something else now for the calling process. What one looks at that cannot answer, and
- * that was started for no page, is nobody's: somebody from another network on his way in, or the
+ * that was started for no page, is nobody's: somebody from another network on the way in, or the
  * program that sshd runs for each client.
  */
 __noinline int observe_other_root(void)

@@ -112,7 +112,7 @@
 #define FLAG_INCOMPLETE 4 /* the path is longer than PATH_BYTES - 1, or could not be read */
 #define FLAG_NOFOLLOW 8   /* a symbolic link at the end of the path is not followed */
 #define FLAG_CERTAIN 32   /* received bytes that are certain to change nothing */
-/* the process has threads, or several connections at once: it is followed no more */
+/* the process has threads, or several connections at once: it is no longer followed */
 #define FLAG_CONCURRENT 64
 #define FLAG_REQUEST_END 128 /* what was sent ends a FastCGI request */
 #define FLAG_OWN_ROOT 16  /* openat2 with RESOLVE_IN_ROOT or RESOLVE_BENEATH */

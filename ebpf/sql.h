@@ -7,7 +7,7 @@
  *
  * A statement changes something between the moment that the server receives it and the moment that
  * it asks its connection for more. Both moments stamp SLOT_DATABASES: the first before anything is
- * visible to anybody, the second so a reply that was computed in between from the state before
+ * visible to anybody, the second so a reply that was made in between from the state before
  * is not kept. Statements that are certain to be mere questions stamp nothing. Which tables are
  * meant is for the watcher to find out, who gets the bytes.
  */
@@ -75,7 +75,7 @@ struct {
 	__type(value, __u8);
 } sql_questions SEC(".maps");
 
-/* Where a look at a text has got to. In a map, as what is on the stack would have the verifier
+/* Where a look at a text has got to. In a map, because what is on the stack would have the verifier
  * follow every byte.
  */
 struct sql_scan {
@@ -135,7 +135,7 @@ static __always_inline void note_owner(struct sql_connection *connection, __u32 
 }
 
 /* The process serves one connection, and has received on it what may change something, or is done
- * with that. One whose end nobody sees, since the connection is forgotten, stays at work.
+ * with that. One whose end nobody sees, because the connection is forgotten, stays at work.
  */
 static __always_inline void note_work(__u32 kind, bool at_work)
 {

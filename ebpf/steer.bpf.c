@@ -6,7 +6,7 @@
  *
  *   interface ─▶ XDP ──────────▶ tc ingress ─▶ the kernel's stack, or the interface on the other
  *   side
- *                 │ service       ▲  │ service: dropped, as a packet socket has it already
+ *                 │ service       ▲  │ service: dropped, because a packet socket has it already
  *                 ▼               │  ▼
  *               AF_XDP socket   packet socket (its filter: service only)
  *

@@ -99,7 +99,7 @@ static __always_inline void change_slot(__u32 slot)
 
 /* Who may do what with an inode is not only in its mode: its list has changed, too. Entries below a
  * directory are not to be reinstated then. What never depended on it is looked up after this, or is
- * not kept, as the stamp of the directory is later than the request. On a stacked file system
+ * not kept, because the stamp of the directory is later than the request. On a stacked file system
  * entries depend on the directories below.
  */
 static __always_inline void change_lists(__u32 slot, bool is_directory, bool is_stacked)

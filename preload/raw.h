@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * System calls of this library's own: they go past libc, so they change no errno, are no
+ * System calls of this library's own: they go past libc, so they change no errno, are not
  * cancellation points, and never come back here.
  */
 #ifndef NICACHE_PRELOAD_RAW_H

@@ -60,7 +60,7 @@ static void fill_head(struct event_head *head, __u16 kind, __u32 nr, long result
 	head->clock = clock_of_table();
 	head->ret = result;
 	/* Nobody can resolve the paths of a process without a number in /proc: after that nothing
-	 * is kept any more.
+	 * is kept any longer.
 	 */
 	head->kind = known ? kind : EVENT_HIDDEN;
 	head->tgid = (__u32)known;

@@ -52,7 +52,7 @@ struct change {
 	int count;
 };
 
-/* Adds the file behind a descriptor. False: it is no regular file or directory. */
+/* Adds the file behind a descriptor. False: it is not a regular file or directory. */
 bool add_descriptor(struct change *change, int fd);
 /* Adds what the path leads to, if anything. `flags`: AT_SYMLINK_NOFOLLOW or 0. */
 void add_inode(struct change *change, int dirfd, const char *path, int flags);

@@ -21,9 +21,9 @@ pub enum CacheStatus {
     /// Nothing.
     #[default]
     Silent,
-    /// It was in card memory when the request came.
+    /// The reply was in card memory when the request came.
     Hit,
-    /// It came into card memory by another request, which this one has waited for.
+    /// The reply came into card memory by another request, which this one has waited for.
     Collapsed(Miss),
 }
 

@@ -19,7 +19,7 @@ reasons! {
         HeadTooLarge => "head_too_large",
         /// The reply has no body by its nature.
         NoBody => "no_body",
-        /// Its chunks had extensions or trailers, which the card does not keep.
+        /// The reply's chunks had extensions or trailers, which the card does not keep.
         ChunkExtras => "chunk_extras",
         /// Bytes of the reply did not pass in order, or it ended early.
         Incomplete => "incomplete",

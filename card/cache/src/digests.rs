@@ -51,7 +51,7 @@ impl Digests {
 
 /// A whole reply.
 pub(crate) struct WholeReply<'a> {
-    /// Its head.
+    /// The head of the reply.
     pub template: &'a HeadTemplate,
     /// The connection ends after it.
     pub closes: bool,

@@ -45,8 +45,8 @@ pub use path::{PathSettings, Paths};
 pub use questions::Questions;
 pub use recheck::{Example, Recheck, Rechecks};
 pub use store::{
-    Entry, EntryId, EntryState, Executor, Found, LOOK_AHEAD, Learned, LearnedParts, LeftAlone,
-    Lesson, LessonForm, MostUsed, Proxy, Store, Traits, Used, Validators, VaryRules, Who,
+    Entry, EntryId, EntryState, Executor, Found, LOOK_AHEAD, Learned, LearnedParts, Lesson,
+    LessonForm, MostUsed, Proxy, PutAside, Store, Traits, Used, Validators, VaryRules, Who,
 };
 pub use strangers::{StrangeName, Strangers};
 pub use wait::{Awaited, WAITERS_MAX, Wait, Waiters};

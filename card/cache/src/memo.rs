@@ -20,7 +20,7 @@ const HEAD_BYTES: usize = 704;
 pub struct Meaning {
     /// The request's own key.
     pub key: Key,
-    /// Of what class the client is, by his fields.
+    /// Of what class the client is, by its fields.
     pub class: ClientClass,
     /// What proxies have added.
     pub signs: Signs,

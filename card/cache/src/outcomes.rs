@@ -18,17 +18,17 @@ const PAGES: usize = 1024;
 /// What became of a reply that might have been stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is in card memory.
+    /// The reply is in card memory.
     Stored,
-    /// It is the first of two that must agree.
+    /// The reply is the first of two that must agree.
     First,
-    /// It differed from another although no source had changed.
+    /// The reply differed from another although no source had changed.
     Differed,
-    /// Its head says that it is not for everybody.
+    /// The reply's head says that it is not for everybody.
     NotShared(NotShared),
-    /// The card gave up.
+    /// The card gave up the fill.
     Aborted(FillAbort),
-    /// The watcher refused.
+    /// The watcher refused to let the reply become an entry.
     Refused(RefusalReason),
 }
 
@@ -36,11 +36,11 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct LastReply {
     page: UriKey,
-    /// The whole head of his request.
+    /// The whole head of the client's request.
     pub head: Vec<u8>,
-    /// What became of it.
+    /// What became of the reply.
     pub outcome: Outcome,
-    /// When his request was forwarded.
+    /// When the client's request was forwarded.
     pub at: Time,
 }
 

@@ -11,7 +11,7 @@ use crate::earned::AgeBounds;
 pub struct PathSettings {
     /// Nothing is kept.
     pub is_excluded: bool,
-    /// Are replies kept that the server computed, or files alone?
+    /// Are dynamic replies kept, or files alone?
     pub keeps_dynamic: bool,
     /// How old what nobody can see may be.
     pub ages: AgeBounds,

@@ -31,7 +31,7 @@ pub struct Example<'a> {
     pub port: u16,
     /// The header of the PROXY protocol that its connection began with, if it did.
     pub preface: Option<ProxyVersion>,
-    /// What he came through.
+    /// What the client came through.
     pub proxy: Proxy,
     /// The whole request.
     pub head: &'a [u8],

@@ -6,13 +6,13 @@
 //! forwarded have it nevertheless, once two executions agree
 //! ([`Store::said_since`](crate::store::Store::said_since)).
 //!
-//! Whoever waits may hold up what he waits for: a server with one process per connection (Apache
-//! prefork, gunicorn) may have all of them wait for requests that are kept here, while the one that
-//! was let through is in its backlog. So if the server says nothing at all for a while (several
-//! times as long as it usually needs for the page), one more request is let through, on the
-//! connection that the server has had for longest. If that is answered much faster than the first
-//! one, the server is of that kind, and for a while one more is let through at once, then another
-//! one when that is answered.
+//! Clients that wait may hold up what they wait for: a server with one process per connection
+//! (Apache prefork, gunicorn) may have all of them wait for requests that are kept here, while the
+//! one that was let through is in its backlog. So if the server says nothing at all for a while
+//! (several times as long as it usually needs for the page), one more request is let through, on
+//! the connection that the server has had for longest. If that is answered much faster than the
+//! first one, the server is of that kind, and for a while one more is let through at once, then
+//! another one when that is answered.
 //!
 //! Clients for whom the wait gets too long leave one after the other: if they all did, a server
 //! that is busy would have so much to do at once that hardly a reply were ready before the next
@@ -102,7 +102,8 @@ pub struct Wait {
     pub since: Time,
     /// When it is to be looked at again, whatever happens.
     pub due: Time,
-    /// It waits, or has waited, for another one's reply, because nothing was found for that reason.
+    /// The request waits, or has waited, for another one's reply, because nothing was found for
+    /// that reason.
     pub collapsed: Option<Miss>,
 }
 

@@ -12,7 +12,7 @@ pub struct AccessRecord {
     pub time: u64,
     /// Address of the client.
     pub client: Address,
-    /// Was it HEAD?
+    /// Was the request a HEAD?
     pub head: bool,
     /// HTTP/1.0?
     pub http10: bool,

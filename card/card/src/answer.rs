@@ -58,7 +58,7 @@ pub(crate) struct Hit {
     pub(crate) head_request: bool,
     pub(crate) keep_alive: bool,
     pub(crate) http10: bool,
-    /// Whether it may be given depends on who asks, beside what he says.
+    /// Whether it may be given depends on who asks, beside what the request says.
     pub(crate) is_of_sender: bool,
     /// The entry is not valid, but what the server has said since the request came.
     pub(crate) is_shared: bool,

@@ -43,7 +43,7 @@ const BURST_FRAMES: usize = 64;
 /// What becomes of a flow after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// It goes on.
+    /// The flow goes on.
     Yes,
     /// The connection is over, or no longer the card's.
     No,

@@ -103,9 +103,9 @@ impl Default for Patience {
 /// apart by its address and port. Its requests are always forwarded.
 #[derive(Clone, Debug)]
 pub struct Rechecker {
-    /// Its address.
+    /// The client's address.
     pub address: Address,
-    /// Its ports, which nobody else at that address may use.
+    /// The client's ports, which nobody else at that address may use.
     pub ports: RangeInclusive<u16>,
     /// How it asks what clients ask who come through a proxy on this machine, if it can.
     pub as_proxy: Option<AsProxy>,

@@ -40,9 +40,9 @@ nicache_counters::counters! {
         hits_handed_over: "Misses of stored replies, because the server was about to answer anyway.",
         hit_bytes: "HTTP bytes sent from card memory, retransmissions not counted.",
         misses_excluded: "Misses below a path that the operator has excluded.",
-        misses_differing: "Misses of pages left alone, because their executions differ.",
+        misses_differing: "Misses of pages put aside, because their executions differ.",
         misses_class: "Misses because the server has not answered a client of this class yet (Referer, language, kind of program).",
-        misses_not_worth: "Misses of pages left alone, because they are purged before they are used.",
+        misses_not_worth: "Misses of pages put aside, because they are purged before they are used.",
         recheck_requests: "Requests of the card itself.",
         hits_dynamic: "Hits of dynamic replies.",
         invalidations: "Resources that requests may have changed.",
@@ -78,9 +78,9 @@ nicache_counters::counters! {
         pub hits: u64,
         /// Requests that could have been hits and were forwarded.
         pub misses: u64,
-        /// Requests that the card left alone for what they are.
+        /// Requests that the card passed for what they are.
         pub bypasses_by_request: [u64; BypassReason::ALL.len()],
-        /// Requests that the card left alone for its own reasons.
+        /// Requests that the card passed for its own reasons.
         pub bypasses_by_card: [u64; CardBypass::ALL.len()],
         /// Bytes that hits kept off the bus: requests and replies with one set of network headers a
         /// segment.

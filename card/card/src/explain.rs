@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nicache_cache::{Entry, EntryState, LeftAlone, Outcome, StrangeName, Traits};
+use nicache_cache::{Entry, EntryState, Outcome, PutAside, StrangeName, Traits};
 use nicache_coherence::RecordNumber;
 use nicache_http::{
     BypassReason, HeaderScratch, Key, RequestOutcome, client_class, parse_request, recheck_head,
@@ -29,21 +29,21 @@ pub struct PageState {
 pub struct LastOfPage {
     /// What became of it.
     pub outcome: Outcome,
-    /// When his request was forwarded.
+    /// When the client's request was forwarded.
     pub at: Time,
-    /// The head of his request as far as it chooses among replies: without anything else that he
-    /// has said.
+    /// The head of the client's request as far as it chooses among replies: without anything else
+    /// that the client has said.
     pub head: Box<[u8]>,
 }
 
 /// What a request meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// It is not looked up.
+    /// The request is not looked up.
     Bypass(BypassReason),
     /// Nothing is looked up at the moment.
     Off(CardBypass),
-    /// It is answered from card memory.
+    /// The request is answered from card memory.
     Hit,
     /// There is a reply that the server has not given to a client of its class yet, in these
     /// traits. For [`Trait::Proxy`](nicache_http::Trait::Proxy) it is not known: the address that
@@ -53,13 +53,13 @@ pub enum Meeting {
     Suspect,
     /// There is a reply that the server has to say again.
     Lapsed,
-    /// The operator has excluded it.
+    /// The operator has excluded the page.
     Excluded,
-    /// The page is left alone until then.
-    LeftAlone(LeftAlone, Time),
-    /// There is no reply for it.
+    /// The page is put aside until then.
+    PutAside(PutAside, Time),
+    /// There is no reply for the request.
     Absent,
-    /// Its head is not whole.
+    /// The request's head is not whole.
     Partial,
 }
 
@@ -89,9 +89,9 @@ pub struct EntryView {
     pub body_len: u64,
     /// The watcher's number for what it was judged by.
     pub record: RecordNumber,
-    /// Is it a reply that the server computed?
+    /// Is the entry dynamic?
     pub is_dynamic: bool,
-    /// May it be served?
+    /// May the entry be served?
     pub state: EntryState,
     /// From then on it is not served.
     pub expires: Time,
@@ -162,9 +162,9 @@ impl<W: Port, H: Port> Card<W, H> {
             None if self.config.paths.of(keys, request.host, request.target).is_excluded => {
                 Meeting::Excluded
             }
-            None => match self.store.is_left_alone(&key, now) {
+            None => match self.store.is_put_aside(&key, now) {
                 Some(why) => {
-                    Meeting::LeftAlone(why, self.store.left_alone_until(&key).unwrap_or(now))
+                    Meeting::PutAside(why, self.store.put_aside_until(&key).unwrap_or(now))
                 }
                 None => Meeting::Absent,
             },

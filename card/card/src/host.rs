@@ -309,9 +309,9 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if let Some(fill) = flow.fill {
             // A server of files that closes although the client would go on does so now and then;
-            // what computes replies may do so always, which two of them that agree show. One that
-            // does not say that it closes, and was asked to, is not odd: it need not say so (RFC
-            // 9112 section 9.6).
+            // a program that makes replies may do so always, which two of them that agree show. One
+            // that does not say that it closes, and was asked to, is not odd: it need not say so
+            // (RFC 9112 section 9.6).
             let closes_once = !reply.keep_alive && !last && !reply.always_closes();
             let is_odd = closes_once && !self.fills.wants_dynamic(fill);
             let goes_on = if is_odd {
@@ -342,7 +342,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The final reply has come before all content that the client has announced and might keep for
-    /// itself now (RFC 9110 section 10.1.1): what he sends next is content for one and a request
+    /// itself now (RFC 9110 section 10.1.1): what it sends next is content for one and a request
     /// for another.
     fn may_lack_content(&self, flow: &Flow) -> bool {
         let Phase::Opaque(Some(until)) = flow.phase else { return false };

@@ -37,7 +37,7 @@ pub trait L0: Send {
 /// A reply that is published.
 #[derive(Clone, Copy, Debug)]
 pub struct Published<'a> {
-    /// Its request, byte for byte.
+    /// The reply's request, byte for byte.
     pub head: &'a [u8],
     /// Head and body.
     pub bytes: &'a [u8],
@@ -56,7 +56,7 @@ pub struct Published<'a> {
 /// A connection on loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loan {
-    /// Its ends; no VLAN tags.
+    /// The connection's ends; no VLAN tags.
     pub key: FlowKey,
     /// Next byte expected from the client.
     pub rcv_nxt: Seq,

@@ -41,8 +41,8 @@ pub const REQUEST_WINDOW_BYTES: u32 = 64 * 1024;
 /// [`FILL_LOOK`]: the host sends no faster, and meanwhile nobody else's request for the same can
 /// become one.
 pub const FILL_BYTES_PER_SECOND: u32 = 4096;
-/// Short, as those who wait for the reply wait for its client; longer than a round trip and the
-/// repetition of a lost segment.
+/// Short, because those who wait for the reply wait for its client; longer than a round trip and
+/// the repetition of a lost segment.
 pub const FILL_LOOK: Duration = Duration::from_secs(1);
 
 /// Bytes that a rendered reply head may take, with the heads of parts behind it.

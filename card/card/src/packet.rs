@@ -58,7 +58,7 @@ pub(crate) enum Classified {
     TooBig(TooBig),
     /// Not for the card.
     Other,
-    /// Its checksum is wrong: whoever it was meant for would drop it.
+    /// The frame's checksum is wrong: whoever it was meant for would drop it.
     Corrupt,
 }
 

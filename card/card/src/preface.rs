@@ -90,7 +90,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// The client's class, by the class that his fields have and the signs of a proxy among them.
+    /// The client's class, by the class that its fields have and the signs of a proxy among them.
     #[inline]
     pub(crate) fn class_of(
         &self,

@@ -33,11 +33,11 @@ const HEAD_BYTES_MAX: usize = 128;
 /// What has become of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is none of these, or for somebody else: it goes on as it is.
+    /// The frame is none of these, or for somebody else: it goes on as it is.
     No,
-    /// It waits for others.
+    /// The frame waits for others.
     Kept,
-    /// It is a plain packet now, of all parts.
+    /// The frame is a plain packet now, of all parts.
     Plain,
 }
 

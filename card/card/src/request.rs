@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use nicache_cache::{
-    AgeBounds, Awaited, Found, LeftAlone, Lesson, Meaning, Miss, PathSettings, host_of, target_of,
+    AgeBounds, Awaited, Found, Lesson, Meaning, Miss, PathSettings, PutAside, host_of, target_of,
 };
 use nicache_http::{
     BypassReason, Extent, HeaderScratch, Method, Request, RequestOutcome, Resource, UriKey,
@@ -215,9 +215,9 @@ impl<W: Port, H: Port> Card<W, H> {
             return None;
         };
         let found = self.store.get(entry)?;
-        let is_his =
+        let is_for_class =
             self.store.answers(entry, self.class_of(flow, meaning.class, meaning.signs), now);
-        if !is_his || meaning.head_request && !found.has_length() {
+        if !is_for_class || meaning.head_request && !found.has_length() {
             return None;
         }
         let Meaning { head_request, keep_alive, http10, .. } = meaning;
@@ -324,14 +324,14 @@ impl<W: Port, H: Port> Card<W, H> {
             return Decision::Forward(forward);
         }
         let found = self.store.find(&key, epoch, now, &mut self.counters.cache);
-        // Whoever has waited may have what the server began to compute after he had asked, whatever
+        // Whoever has waited may have what the server began to make after they had asked, whatever
         // has changed since (rule 19).
         let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
         let shared = shared.and_then(|wait| self.store.said_since(&key, class, wait.since));
         let is_shared = shared.is_some();
-        let is_his = self.store.may_answer(&key, class, now);
+        let is_for_class = self.store.may_answer(&key, class, now);
         let id = match found {
-            Found::Entry(id) if is_his => id,
+            Found::Entry(id) if is_for_class => id,
             _ if let Some(id) = shared => id,
             // The answer is near, and cheaper than a fill.
             Found::Suspect if self.may_wait(flow, Awaited::Verdict, now) => {
@@ -351,13 +351,13 @@ impl<W: Port, H: Port> Card<W, H> {
                     self.counters.misses_excluded += u64::from(commit);
                     return Decision::Forward(forward);
                 }
-                match self.store.is_left_alone(&key, now) {
+                match self.store.is_put_aside(&key, now) {
                     None => {}
-                    Some(LeftAlone::Differs) => {
+                    Some(PutAside::Differs) => {
                         self.counters.misses_differing += u64::from(commit);
                         return Decision::Forward(forward);
                     }
-                    Some(LeftAlone::NotWorth) => {
+                    Some(PutAside::NotWorth) => {
                         self.counters.misses_not_worth += u64::from(commit);
                         return Decision::Forward(forward);
                     }
@@ -372,12 +372,12 @@ impl<W: Port, H: Port> Card<W, H> {
                 };
                 // A file is as near at the server: it is not worth a long wait.
                 let (reply, may_wait) = match usual.filter(|_| was_there) {
-                    // Of the replies that are on the way only one to his own class is for him; and
-                    // he waits for it only if his class had the page before: one that is refused it
-                    // would have its requests answered one after the other.
+                    // Of the replies that are on the way only one to the client's own class is for
+                    // it; and it waits only if its class had the page before: a class that is
+                    // refused it would have its requests answered one after the other.
                     Some(usual) => {
                         let reply = Awaited::Reply { usual, miss };
-                        let is_near = match is_his {
+                        let is_near = match is_for_class {
                             true => self.fills.is_under_way(&base),
                             false => {
                                 self.store.was_answered(&key, class)
@@ -386,7 +386,7 @@ impl<W: Port, H: Port> Card<W, H> {
                         };
                         (reply, is_near && self.may_wait(flow, reply, now))
                     }
-                    None if !is_his => (Awaited::First { miss }, false),
+                    None if !is_for_class => (Awaited::First { miss }, false),
                     None => (Awaited::First { miss }, self.may_collapse(flow, &base, now)),
                 };
                 if may_wait {
@@ -396,7 +396,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     forward.was_held_up = true;
                     forward.goes_ahead = was_there;
                 }
-                self.counters.misses_class += u64::from(commit && !is_his);
+                self.counters.misses_class += u64::from(commit && !is_for_class);
                 if commit
                     && !is_plain_get
                     && found == Found::Lapsed

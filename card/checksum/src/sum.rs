@@ -78,7 +78,7 @@ pub const fn finish(sum: u16) -> u16 {
     !sum
 }
 
-/// Both values stand for the same sum, counting 0 and 0xffff as one.
+/// True if both values stand for the same sum, counting 0 and 0xffff as one.
 #[inline]
 #[must_use]
 pub const fn same(a: u16, b: u16) -> bool {

@@ -5,11 +5,11 @@
 /// What a counter is called, and what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// Its name in messages and metrics, in snake case.
+    /// The counter's name in messages and metrics, in snake case.
     pub name: &'static str,
     /// What it is, for people: a sentence.
     pub help: &'static str,
-    /// It also sinks.
+    /// The value can also go down.
     pub is_gauge: bool,
 }
 

@@ -4,7 +4,7 @@
 //! | kind | the card |
 //! |---|---|
 //! | [`Exact`], [`Route`] | the value is a part of the key |
-//! | [`Address`] | says who the client is; its name is a part of his class |
+//! | [`Address`] | says who the client is; its name is a part of the class |
 //! | [`Mark`] | is another one for each request: two executions with the same one do not agree; its name is a part of the class |
 //!
 //! Deliberately absent, so their requests go to the server: fields that say who has logged in

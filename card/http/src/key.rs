@@ -103,7 +103,7 @@ impl KeyConfig {
     /// for servers that look at it and do not say so.
     ///
     /// # Errors
-    /// The name is not a token, too long, or one too many.
+    /// The name is not a token or too long, or there are too many names.
     pub fn separate_by(mut self, name: &str) -> Result<Self, NotShared> {
         self.separating.add(name.as_bytes())?;
         Ok(self)

@@ -18,13 +18,13 @@ pub const PATTERN_BYTES_MAX: usize = 256;
 /// Why a text is not a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// It can match no path.
+    /// The pattern can match no path.
     #[error("a pattern begins with `/` or `*`")]
     Start,
     /// Longer than [`PATTERN_BYTES_MAX`].
     #[error("a pattern has at most {PATTERN_BYTES_MAX} bytes")]
     TooLong,
-    /// A path that is never matched, since servers differ in what they take it for.
+    /// A path that is never matched, because servers differ in what they take it for.
     #[error(
         "a pattern has no `//`, no `/./` or `/../`, no `\\`, no `#` and no spaces or control characters; it is written without percent-encoding"
     )]
@@ -92,7 +92,7 @@ pub enum PathMatch {
     None,
     /// Under that of the pattern with this number.
     Pattern(usize),
-    /// It cannot be told.
+    /// The setting cannot be told.
     Odd,
 }
 

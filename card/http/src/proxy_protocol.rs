@@ -16,9 +16,9 @@ pub enum ProxyVersion {
 /// A header of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Its version.
+    /// The header's version.
     pub version: ProxyVersion,
-    /// Its bytes.
+    /// The header's length in bytes.
     pub len: usize,
     /// The client; `None` if the proxy speaks for itself (LOCAL, UNKNOWN), or of one that has no IP
     /// address.

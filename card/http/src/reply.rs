@@ -57,7 +57,7 @@ pub struct ReplyHead<'a> {
     pub content_type: Option<&'a [u8]>,
     /// Value of Content-Range.
     pub content_range: Option<&'a [u8]>,
-    /// Has it fields for [`without_own_fields`](crate::without_own_fields)?
+    /// Does the head have fields for [`without_own_fields`](crate::without_own_fields)?
     pub has_own_fields: bool,
     /// Does the server say that it serves no ranges (RFC 9110 section 14.3)?
     pub refuses_ranges: bool,

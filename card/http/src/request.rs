@@ -85,13 +85,13 @@ pub struct Request<'a> {
     pub keep_alive: bool,
     /// Identifies the reply that it asks for, the same for GET and HEAD.
     pub key: Key,
-    /// Its preconditions, if any.
+    /// The request's preconditions, if any.
     pub conditional: Conditional<'a>,
     /// The value of Range.
     pub range: Option<&'a [u8]>,
     /// The value of If-Range.
     pub if_range: Option<&'a [u8]>,
-    /// It has cookies, all of them harmless, and some that a server might read
+    /// The request has cookies, all of them harmless, and some that a server might read
     /// ([`ANALYTICS_COOKIES`](crate::ANALYTICS_COOKIES)).
     pub bears_cookies: bool,
     /// What proxies have added to it.

@@ -13,7 +13,7 @@ use crate::siphash::SipHash;
 /// Which fields of proxies a request has, without their values.
 ///
 /// A server believes them, or not, by who sent it. So the class of their sender ([`Signs::class`])
-/// holds his address: what the server has said to a client who has made them up is not an answer
+/// holds that address: what the server has said to a client who has made them up is not an answer
 /// for those behind its proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signs {

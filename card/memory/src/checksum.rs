@@ -14,7 +14,7 @@
 //!
 //! Subtraction cannot tell the two zeros of ones'-complement apart (0x0000: all bytes zero; 0xFFFF:
 //! anything else that is a multiple of 65535). Here both are 0. That never shows in a TCP or UDP
-//! checksum, since a pseudo-header with a protocol number is added and is not zero, so the sum
+//! checksum, because a pseudo-header with a protocol number is added and is not zero, so the sum
 //! as a whole ends in the same representative either way.
 //!
 //! # The cost

@@ -69,7 +69,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its inode number. No other network namespace has it while this one's file is open.
+    /// The namespace's inode number. No other network namespace has it while this one's file is
+    /// open.
     pub fn inode(&self) -> u64 {
         self.0.inode
     }

@@ -19,7 +19,7 @@
 //! comes, which is the same ghost, or the object evicted just then, which the paper does not
 //! remember either.
 //!
-//! A ghost that is asked for stays one until its object is inserted, since misses overlap. Every
+//! A ghost that is asked for stays one until its object is inserted, because misses overlap. Every
 //! operation is O(1), amortised: one insertion may forget several small ghosts.
 
 use crate::{

@@ -50,21 +50,21 @@ pub enum Admission {
 /// Why an object is no longer, or did not become, an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Removal {
-    /// It was a victim. Policies with ghost entries remember it.
+    /// The object was a victim. Policies with ghost entries remember it.
     Evicted,
-    /// Its source changed or its entry expired: this says nothing about its worth.
+    /// The object's source changed or its entry expired: this says nothing about its worth.
     Purged,
-    /// Its reply was admitted but could not be stored (not shareable, source unknown, changed
-    /// meanwhile). An object that is inserted under the same key stays inserted.
+    /// The object's reply was admitted but could not be stored (not shareable, source unknown,
+    /// changed meanwhile). An object that is inserted under the same key stays inserted.
     Refused,
 }
 
 /// The object for which room is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Incoming {
-    /// Its key.
+    /// The object's key.
     pub key: Key,
-    /// Its size, in the unit of [`Policy::handle_insert`].
+    /// The object's size, in the unit of [`Policy::handle_insert`].
     pub bytes: u64,
 }
 

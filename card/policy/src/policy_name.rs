@@ -41,7 +41,7 @@ pub enum PolicyName {
     Sieve,
     /// Bos et al. 2009.
     Popularity,
-    /// It knows the future; a bound only where all objects have one size.
+    /// Belady's policy knows the future; a bound only where all objects have one size.
     Belady,
     /// An upper bound on the hit rate of every policy, whatever the sizes.
     PfooL,
@@ -94,7 +94,7 @@ impl PolicyName {
         }
     }
 
-    /// Its name in commands, tables and files.
+    /// The policy's name in commands, tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
@@ -118,7 +118,7 @@ impl PolicyName {
         }
     }
 
-    /// Its name as people write it.
+    /// The policy's name as people write it.
     pub fn title(self) -> &'static str {
         match self {
             Self::Fifo => "FIFO",

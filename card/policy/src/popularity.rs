@@ -24,7 +24,7 @@
 //! *Room.* The rank decides who must give way, and where nobody must, none is needed. So while the
 //! objects in memory and the incoming one together fit the budget, a reply is stored the second
 //! time that its object is asked for, popular or not; and a popular one is stored without waiting
-//! for its rank if it fits beside the popular ones in memory, since then only unpopular ones give
+//! for its rank if it fits beside the popular ones in memory, because then only unpopular ones give
 //! way. Cold start is thus: the first request of an object is counted, its second one is admitted
 //! ("next time"). Once the memory is full of popular objects, only the ranking of the last period's
 //! end makes a key cacheable.
@@ -518,7 +518,7 @@ impl Policy for Popularity {
     /// O(popular log popular); at most `popular_high` keys are sorted.
     fn handle_period_end(&mut self) {
         self.period = self.period.saturating_add(1);
-        // From behind, since a demotion moves the last key into the gap.
+        // From behind, because a demotion moves the last key into the gap.
         for at in (0..self.popular.len()).rev() {
             let place = self.popular[at];
             self.settle(place);

@@ -25,7 +25,7 @@
 //! takes its part.
 //!
 //! *Sample.* The number of requests after which counts are halved is in proportion to the objects
-//! that are in memory at that time, since with sizes their number is not known beforehand.
+//! that are in memory at that time, because with sizes their number is not known beforehand.
 //!
 //! Deliberately absent: the doorkeeper, a Bloom filter that keeps keys asked for once out of the
 //! sketch. It makes the sketch smaller, which here takes 8 bytes per object.

@@ -9,19 +9,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Address(u128);
 
 impl Address {
-    /// Is it an IPv4 address?
+    /// Is this an IPv4 address?
     #[must_use]
     pub fn is_v4(self) -> bool {
         self.0 >> 32 == 0xffff
     }
 
-    /// Its four bytes, if it is an IPv4 address.
+    /// The address's four bytes, if it is an IPv4 address.
     #[must_use]
     pub fn v4_octets(self) -> Option<[u8; 4]> {
         self.is_v4().then_some((self.0 as u32).to_be_bytes())
     }
 
-    /// Its 16 bytes; those of an IPv4 address are the mapped form.
+    /// The address's 16 bytes; those of an IPv4 address are the mapped form.
     #[must_use]
     pub fn octets(self) -> [u8; 16] {
         self.0.to_be_bytes()

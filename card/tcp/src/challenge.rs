@@ -2,7 +2,7 @@
 //! forges segments makes a host send packets.
 //!
 //! One limit is per connection, one for all together. A common limit that is known exactly tells an
-//! attacker, who counts the answers on a connection of his own, whether a guess hit another
+//! attacker, who counts the answers on another connection, whether a guess hit another
 //! (CVE-2016-5696); so it is drawn anew for every second.
 
 use core::time::Duration;

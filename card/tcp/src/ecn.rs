@@ -149,7 +149,7 @@ impl EcnReceiver {
         Self { agreed, echo: false }
     }
 
-    /// Was it agreed on?
+    /// Was ECN agreed on?
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.agreed

@@ -27,7 +27,7 @@ pub enum Pace {
     Full,
     /// The window grows at a quarter of slow start's pace.
     Conservative,
-    /// It has ended: the threshold is the window.
+    /// Slow start has ended: the threshold is the window.
     Over,
 }
 

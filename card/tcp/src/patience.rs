@@ -11,11 +11,12 @@ use crate::time::{Time, earliest};
 /// Why a connection was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Impatience {
-    /// It was idle, and probes were not answered (RFC 9293 section 3.8.4).
+    /// The connection was idle, and probes were not answered (RFC 9293 section 3.8.4).
     Gone,
-    /// It acknowledges less than it must ([`ReadRules::bytes_per_second`]), with bytes outstanding.
+    /// The peer acknowledges less than it must ([`ReadRules::bytes_per_second`]), with bytes
+    /// outstanding.
     SlowReader,
-    /// It keeps its window closed ([`ReadRules::closed_window`]).
+    /// The peer keeps its window closed ([`ReadRules::closed_window`]).
     ClosedWindow,
     /// A request's head did not come whole in time.
     SlowHead,

@@ -23,7 +23,8 @@ pub enum Accept {
     Duplicate,
     /// Bytes are missing before it: acknowledge at once (RFC 5681 section 4.2).
     Gap,
-    /// It lies wholly outside the window: acknowledge and drop the segment (RFC 9293 section
+    /// The segment lies wholly outside the window: acknowledge and drop the segment (RFC 9293
+    /// section
     /// 3.10.7.4).
     OutOfWindow,
 }

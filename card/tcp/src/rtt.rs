@@ -73,7 +73,7 @@ impl Rtt {
         self.srtt_ns
     }
 
-    /// Its variation in nanoseconds.
+    /// The variation of the round-trip time in nanoseconds.
     #[must_use]
     pub fn variation_ns(&self) -> u64 {
         self.rttvar_ns

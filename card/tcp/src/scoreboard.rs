@@ -44,8 +44,8 @@ pub struct Range {
     pub sent: Stamp,
     /// Where it is thought to be.
     pub state: State,
-    /// It was sent more than once, or its history was forgotten: its round trip says nothing (RFC
-    /// 6298 section 3).
+    /// The run was sent more than once, or its history was forgotten: its round trip says nothing
+    /// (RFC 6298 section 3).
     pub again: bool,
 }
 

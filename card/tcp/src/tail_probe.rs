@@ -44,9 +44,9 @@ pub struct TailProbe {
 /// What an acknowledgment says.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
-    /// Its number.
+    /// The number that is acknowledged.
     pub ack: Seq,
-    /// It acknowledges or reports something new.
+    /// Something new is acknowledged or reported.
     pub is_progress: bool,
     /// Behind the bytes that it reports as arrived twice.
     pub duplicate_end: Option<Seq>,

@@ -44,7 +44,7 @@ impl Closed {
 pub enum Answer {
     /// Acknowledge (again); the wait begins anew.
     Acknowledge,
-    /// It may open a new connection; the entry is gone.
+    /// The segment may open a new connection; the entry is gone.
     NewConnection,
     /// Drop it.
     Drop,

@@ -61,7 +61,7 @@ pub struct Wrapped {
 pub struct Piece {
     /// The datagram's number, among those with the same addresses.
     pub id: u32,
-    /// Its first byte's place in the TCP segment.
+    /// The place of the fragment's first byte in the TCP segment.
     pub offset: usize,
     /// Others follow.
     pub more: bool,

@@ -62,7 +62,7 @@ pub struct ProbeFiles<'a> {
 
 /// An interface, and the card's ports on it.
 pub struct ProbeSide<'a> {
-    /// Its name, in the network namespace of the calling thread.
+    /// The interface's name, in the network namespace of the calling thread.
     pub interface: &'a str,
     /// One for each queue.
     pub ports: Vec<&'a mut dyn Port>,

@@ -141,7 +141,7 @@ fn load_object(queues: u32, connections: u32) -> Result<Loaded, Failure> {
     })
 }
 
-/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it
+/// Asked beforehand, because the kernel's EPERM would come with no word about which capability it
 /// missed.
 pub(crate) fn check_capabilities() -> Result<(), SteeringError> {
     use rustix::thread::CapabilitySet;

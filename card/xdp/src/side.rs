@@ -34,7 +34,7 @@ pub enum CardPort {
 /// One of the two interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Side<'a> {
-    /// Its name, in the network namespace of the calling thread.
+    /// The interface's name, in the network namespace of the calling thread.
     pub interface: &'a str,
     /// Where frames go that are not the card's.
     pub rest: Rest,

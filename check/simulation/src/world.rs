@@ -42,7 +42,7 @@ const FORGET_NS: u64 = 9_000_000_000_000;
 const VERDICTS_NS: u64 = 10_000_000_000;
 /// Rounds at one instant; more mean that two parties talk to each other for ever.
 const ROUNDS_MAX: u32 = 20_000;
-/// Instants in a row at which somebody was due before; more mean that he cannot do what he is due
+/// Instants in a row at which somebody was due before; more mean that it cannot do what it is due
 /// for.
 const SPINS_MAX: u32 = 10_000;
 

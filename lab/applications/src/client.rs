@@ -63,12 +63,12 @@ impl Client {
         Self { server, host, connection: None, cookies: Vec::new(), keeps_cookies: false }
     }
 
-    /// A visitor who keeps the cookies that he is given, as one who logs in.
+    /// A visitor who keeps the cookies that the server gives, as one who logs in does.
     pub fn with_cookies(server: SocketAddr) -> Self {
         Self { keeps_cookies: true, ..Self::new(server) }
     }
 
-    /// A visitor who writes the server's name as `host` in his requests.
+    /// A visitor who writes the server's name as `host` in requests.
     pub fn naming(self, host: &str) -> Self {
         Self { host: host.to_owned(), ..self }
     }

@@ -23,7 +23,7 @@ impl Login {
         Self { name, log_in }
     }
 
-    /// The name, which each page shows to him and to nobody else.
+    /// The name, which each page shows to this visitor and to nobody else.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -60,7 +60,7 @@ impl Application {
         self.prepare_with(&Settings { port, url_host: url_host.to_owned(), ..Settings::default() })
     }
 
-    /// Prepares a site. Needs root, since databases and web servers run as users of their own.
+    /// Prepares a site. Needs root, because databases and web servers run as users of their own.
     pub fn prepare_with(self, settings: &Settings) -> Result<Site> {
         if !rustix::process::geteuid().is_root() {
             bail!(

@@ -116,7 +116,7 @@ fn stop(program: &mut Child) {
     while begun.elapsed() < 2 * GRACE {
         let signal = if begun.elapsed() < GRACE { Signal::TERM } else { Signal::KILL };
         if let Some(first) = first {
-            // Again and again, since process 1 does not hear a signal before it has a handler.
+            // Again and again, because process 1 does not hear a signal before it has a handler.
             let _ = kill_process(first, signal);
         }
         let asked = Instant::now();

@@ -66,9 +66,9 @@ impl Page {
 pub struct Audience {
     /// Path and query of the page.
     pub path: String,
-    /// Request fields that make him one, without line ends.
+    /// Request fields that make a client this visitor, without line ends.
     pub fields: Vec<String>,
-    /// What the page says to him, and to nobody else.
+    /// What the page says to this visitor, and to nobody else.
     pub says: String,
 }
 

@@ -6,8 +6,8 @@
 //!
 //! [`curves`]: the same over the load: replies and connection times at rising rates, requests per second by the number of connections.
 //!
-//! [`dynamic`]: the same as [`wire`] for pages that PHP computes and that change now and then, with nginx's own cache as one more; and how many of
-//! the replies were stale.
+//! [`dynamic`]: the same as [`wire`] for pages that PHP makes and that change now and then, with
+//! nginx's own cache as one more; and how many of the replies were stale.
 //!
 //! [`forward`]: what it costs to forward, beside the kernel, nftables and HAProxy.
 //!

@@ -80,4 +80,20 @@ mod tests {
     fn the_definition_is_consistent() {
         super::Cli::command().debug_assert();
     }
+
+    /// Help is wrapped at 100 columns. A command that is cut there cannot be copied.
+    #[test]
+    fn examples_are_not_wrapped() {
+        fn look(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().filter(|line| line.starts_with("  ") || is_example(line)) {
+                assert!(line.chars().count() <= 98, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(look);
+        }
+        fn is_example(line: &str) -> bool {
+            line.starts_with("Example: ")
+        }
+        look(&super::Cli::command());
+    }
 }

@@ -10,7 +10,7 @@ pub struct Page {
     /// Request fields of whoever asks, without line ends: several pages may have one target and be
     /// for different clients.
     pub fields: Vec<String>,
-    /// What the page says to him, and to nobody else.
+    /// What the page says to this visitor, and to nobody else.
     pub says: Option<String>,
     /// Names of the subjects it must show; `None`: those that it shows before the run.
     pub shows: Option<Vec<String>>,

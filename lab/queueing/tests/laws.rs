@@ -147,7 +147,7 @@ proptest! {
         prop_assert!(memory.bytes <= config.network_processor.memory_bytes);
     }
 
-    /// The parts of the mean response time add up to it, and nobody is served longer than he is
+    /// The parts of the mean response time add up to it, and nobody is served longer than they are
     /// there.
     #[test]
     fn times_add_up(config in any_config(), seed in any::<u64>()) {

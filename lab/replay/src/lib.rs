@@ -14,7 +14,7 @@
 //! what it is), then `replay.rs` (who runs when).
 //!
 //! Deliberately absent: starting the server and the card (the command's business); conditional
-//! requests, since a server's own validators have a resolution of a second.
+//! requests, because a server's own validators have a resolution of a second.
 
 #![forbid(unsafe_code)]
 

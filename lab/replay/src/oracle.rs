@@ -198,7 +198,7 @@ fn versions(steps: &[Step]) -> Vec<u32> {
 }
 
 /// A server that sends pages by reference (sendfile) sends zeros from where a file is cut while
-/// they wait to be sent, since the kernel clears the rest of the last page.
+/// they wait to be sent, because the kernel clears the rest of the last page.
 fn zeros_from(visible: &[Step]) -> u64 {
     let cut =
         visible.iter().skip(1).filter(|step| step.in_place).filter_map(|step| match step.state {

@@ -140,7 +140,7 @@ impl Site {
         self.root.join(SIDE).join("new")
     }
 
-    /// Each directory has its own, since a change in it is a change of all paths through it.
+    /// Each directory has its own, because a change in it is a change of all paths through it.
     pub(crate) fn target_folder(&self, directory: u32) -> PathBuf {
         self.root.join(SIDE).join(format!("{directory:02}"))
     }

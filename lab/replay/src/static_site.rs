@@ -1,10 +1,10 @@
 //! A document root that any server of files can serve: `DIR/<two digits>/<sixteen digits>`, both of
 //! the object's id.
 //!
-//! A name tells nothing but the id, since a log's own paths can be of no file (`/a` and `/a/b` both
-//! being asked for, a query, a name that is too long) and a server would treat some of them in its
-//! own way (`index.html`, `.php`, `..`). So the names have no extension either, and every file is
-//! of the server's default type.
+//! A name tells nothing but the id, because a log's own paths can be of no file (`/a` and `/a/b`
+//! both being asked for, a query, a name that is too long) and a server would treat some of them in
+//! its own way (`index.html`, `.php`, `..`). So the names have no extension either, and every file
+//! is of the server's default type.
 //!
 //! Contents are those of `content.rs`, cut to exactly the log's size.
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 200, or none (lists of keys have no statuses) | a request; its bytes are the object's, unless a larger reply of the object is in the log |
 //! | 206 | a request for the whole object, which has at least these bytes |
-//! | 304 | a request for the whole object, since a replay keeps no copies that could be confirmed |
+//! | 304 | a request for the whole object, because a replay keeps no copies that could be confirmed |
 //! | any other status | nothing: files cannot give these replies again; counted |
 //! | any status, method other than GET and HEAD | nothing; counted |
 //!

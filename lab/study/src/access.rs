@@ -1,4 +1,4 @@
-//! One access of a workload: eight bytes, since a simulation is bound by memory.
+//! One access of a workload: eight bytes, because a simulation is bound by memory.
 
 /// What a request does to one object or block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The *knee* of a curve is where it is farthest above the straight line between its ends, sizes
 //! and shares of hits each from 0 to 1: before it, memory buys more than on average, after it less
 //! (Satopaa et al. 2011, "Finding a 'Kneedle' in a haystack"). The recommended size is the first
-//! power of two at or after the knee, since memory comes so; the recommended policy the one with
+//! power of two at or after the knee, because memory comes so; the recommended policy the one with
 //! the most hits there.
 
 use serde::Serialize;

@@ -9,7 +9,7 @@
 //! Here the objects fall in [`GROUPS`] groups by other bits of the hash, and each is sampled for
 //! itself. So there are as many independent curves, whose mean is the result and whose spread gives
 //! its interval. As in the paper's `SHARDS_adj`, a group that got more or fewer requests than its
-//! share is put right at the shortest distance, since it is a few very popular objects that make
+//! share is put right at the shortest distance, because it is a few very popular objects that make
 //! the difference.
 
 mod group;

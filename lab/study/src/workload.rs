@@ -37,7 +37,7 @@ pub struct Sampled {
 
 impl Sampled {
     /// What a cache would do for all objects, where one of `rate` times its size does this for the
-    /// sample: misses are scaled, since it is a few very popular objects, all of them hits, that
+    /// sample: misses are scaled, because it is a few very popular objects, all of them hits, that
     /// make a sample have more or fewer requests than its share (`SHARDS_adj`, Waldspurger et al.
     /// 2015, section 4.4).
     ///

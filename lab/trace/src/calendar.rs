@@ -158,7 +158,7 @@ fn zone_seconds(zone: &[u8]) -> Option<i64> {
 ///
 /// The month is not known either, so a month is taken to end with the last day seen of it; and a
 /// step of more than half a month is taken for a step over the end of the month, in either
-/// direction, since lines of a log may be a little out of order. A hole of more than half a month
+/// direction, because lines of a log may be a little out of order. A hole of more than half a month
 /// in such a log is not seen right.
 #[derive(Clone, Copy, Debug, Default)]
 struct DayClock {

@@ -220,7 +220,7 @@ impl<'a> Tail<'a> {
 
 /// The request in quotes, and the status and bytes that follow it.
 ///
-/// A target may hold quotes, since old servers did not escape them: the request ends at the last
+/// A target may hold quotes, because old servers did not escape them: the request ends at the last
 /// quote that a status and bytes follow. One after a backslash is part of a target or, in the
 /// combined format, of what a client says of itself, which must not be taken for an outcome; it
 /// ends the request only if no other does.

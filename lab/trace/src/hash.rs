@@ -1,4 +1,4 @@
-//! Numbers for names: FNV-1a (Fowler, Noll, Vo; RFC 9923), scrambled, since its low bits alone
+//! Numbers for names: FNV-1a (Fowler, Noll, Vo; RFC 9923), scrambled, because its low bits alone
 //! depend on few bytes.
 
 pub use nicache_random::mix;

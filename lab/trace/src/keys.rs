@@ -2,7 +2,7 @@
 //! line.
 //!
 //! A key that is a number is the object's number, another one is hashed. A key may have commas in
-//! it unless a number follows the last one; a list with such keys must be named, since other
+//! it unless a number follows the last one; a list with such keys must be named, because other
 //! columns look the same.
 
 use std::io::{self, Write};

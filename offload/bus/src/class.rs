@@ -13,8 +13,8 @@ pub enum BusClass {
     /// Heads of HTTP messages.
     ApplicationHeaders = 2,
     /// What says what to do with the rest: descriptors and completions, metadata of frames. What a
-    /// modelled bus loses for each burst is told apart from it ([`crate::Meter`]), as it is time,
-    /// not bytes.
+    /// modelled bus loses for each burst is told apart from it ([`crate::Meter`]), because it is
+    /// time, not bytes.
     Overhead = 3,
     /// What is none of the above, or not told apart, such as whole frames that a host receives.
     Other = 4,

@@ -4,8 +4,8 @@
 //! The cache is cut into places of one block each. Which block goes when there is no room is the
 //! policy's to say; the paper's is LRU.
 //!
-//! A block that the packet under construction refers to is held until the packet is sent, since the
-//! card takes its bytes at the packet's end.
+//! A block that the packet under construction refers to is held until the packet is sent, because
+//! the card takes its bytes at the packet's end.
 
 use hashbrown::HashMap;
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};

@@ -14,7 +14,7 @@ pub const HISTORY_POINTS: usize = 300;
 /// Rates of one interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Its end, UNIX time in milliseconds.
+    /// The interval's end, UNIX time in milliseconds.
     pub unix_ms: u64,
     /// What happened in it, per second.
     #[serde(flatten)]

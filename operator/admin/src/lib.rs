@@ -42,7 +42,7 @@ pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Description {
     /// A sentence.
     pub help: &'static str,
-    /// It also sinks.
+    /// The value can also go down.
     pub is_gauge: bool,
 }
 

@@ -29,7 +29,7 @@ impl Format {
         }
     }
 
-    /// Its media type.
+    /// The format's media type.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",

@@ -23,7 +23,7 @@ pub enum Mode {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
-    /// Its name.
+    /// The name of the running nicache.
     pub name: String,
     /// Version of the program.
     pub version: String,
@@ -99,7 +99,7 @@ impl Sample {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CardSample {
-    /// Its number.
+    /// The card's number.
     pub id: String,
     /// What it answered from its memory: requests, or blocks.
     pub hits: u64,
@@ -115,7 +115,7 @@ pub struct CardSample {
     pub entries: u64,
     /// Of its memory, in use.
     pub memory_used_bytes: u64,
-    /// Its memory.
+    /// The card's memory in bytes.
     pub memory_bytes: u64,
     /// Connections at the moment.
     pub flows: u64,
@@ -256,7 +256,7 @@ pub struct HotObject {
     pub hits_per_s: f64,
     /// Bytes of its body.
     pub body_bytes: u64,
-    /// Was it computed by the server?
+    /// Is it dynamic: did a program make it?
     pub is_dynamic: bool,
 }
 

@@ -62,7 +62,7 @@ pub(crate) enum Command {
     /// `nicache nfs`, what the cache holds of a file
     #[command(after_help = WHY_EXAMPLES)]
     Why(WhyArgs),
-    /// List the pages that a change of a file, a directory or a table would purge
+    /// List the pages that a change of a file, a folder or a table would purge
     #[command(after_help = WHO_EXAMPLES)]
     Who(WhoArgs),
     /// Drop cached replies from the card
@@ -136,9 +136,11 @@ With the package nicache-lab: trace, sim, demo, prove, replay, bench (nicache-la
 const RUN_EXAMPLES: &str = "Examples:
   sudo nicache run
   sudo nicache run --memory 1G --publish 0.0.0.0:80 -- nginx -g 'daemon off;'
-  sudo nicache run --wire eth0 --address 192.0.2.10/24 --gateway 192.0.2.1 -- nginx -g 'daemon off;'
+  sudo nicache run --wire eth0 --address 192.0.2.10/24 --gateway 192.0.2.1 \\
+    -- nginx -g 'daemon off;'
   sudo nicache run --config nicache.toml --share 5432 -- php -S 0.0.0.0:80 -t /srv/site
-  sudo nicache run --with mariadbd-safe --with 'php-fpm8.2 --nodaemonize' -- nginx -g 'daemon off;'
+  sudo nicache run --with mariadbd-safe --with 'php-fpm8.2 --nodaemonize' \\
+    -- nginx -g 'daemon off;'
 
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the \
 access log). SIGHUP also has the programs beside it reload, those that know it or are PHP-FPM; \
@@ -162,9 +164,9 @@ const ATTACH_EXAMPLES: &str = "Examples:
   sudo nicache attach --wire uplink --host tap3 --server-pid $(pidof -s nginx)
 
 Frames of the service (--http-port) come to the card; all others go from one interface to the \
-other in the kernel. If the card does not show that it lives for 300 ms, these go there, too, so \
-that the server is reached without it. `attach` caches files only. For dynamic pages use \
-`nicache run`, which sees a server from its start.";
+other in the kernel. If the card is silent for 300 ms, its frames pass in the kernel, too, and \
+clients still reach the server. `attach` caches files only. For dynamic pages use `nicache run`, \
+which sees a server from its start.";
 
 /// Flags of `run` that mean nothing to `attach`, and the other way round.
 const RUN_ONLY: [&str; 14] = [
@@ -219,18 +221,22 @@ const SERVE_EXAMPLES: &str = "Examples:
   sudo nicache serve /srv/site
   sudo nicache serve /srv/site --memory 64M --publish 0.0.0.0:80
   sudo nicache serve /srv/site --cards 2 --route affinity --bus pci-64-33
-  mkfifo /run/tv; sudo nicache serve /srv/site --live /tv.ts=/run/tv & ffmpeg -re -i film.mp4 -f mpegts - > /run/tv
+  mkfifo /run/tv; sudo nicache serve /srv/site --live /tv.ts=/run/tv &
+  ffmpeg -re -i film.mp4 -f mpegts - > /run/tv
 
 Card and host are two processes that share rings of descriptors, doorbells and a window of host \
 memory; either is started again if it ends. `nicache status` shows what has crossed the bus, by \
 class.";
 
-const RELAY_EXAMPLES: &str = "Example, on the database's machine 10.0.0.5, whose MariaDB listens at 127.0.0.1 only:
+const RELAY_EXAMPLES: &str =
+    "Example, on the database's machine 10.0.0.5, whose MariaDB listens at 127.0.0.1 only:
   openssl rand -hex 32 > /etc/nicache/relay.key; chmod 600 /etc/nicache/relay.key
-  nicache relay --protocol mysql --listen 10.0.0.5:3306 --database 127.0.0.1:3306 --cards 10.0.0.5:7400 \\
-    --key /etc/nicache/relay.key --client 'mariadb --defaults-extra-file=/etc/nicache/relay.cnf'
+  nicache relay --protocol mysql --listen 10.0.0.5:3306 --database 127.0.0.1:3306 \\
+    --cards 10.0.0.5:7400 --key /etc/nicache/relay.key \\
+    --client 'mariadb --defaults-extra-file=/etc/nicache/relay.cnf'
 and on each machine that serves pages:
-  nicache run --remote-database mysql://10.0.0.5:3306,relay=10.0.0.5:7400,key=/etc/nicache/relay.key -- ...
+  nicache run --remote-database \\
+    mysql://10.0.0.5:3306,relay=10.0.0.5:7400,key=/etc/nicache/relay.key -- ...
 
 Every client must go through the relay: what reaches the database past it is not seen. To the \
 database all connections come from the relay's machine; do not give that address extra \
@@ -345,7 +351,7 @@ pub(crate) struct CheckArgs {
     /// be done. Without one, say what this machine's kernel has
     #[arg(value_name = "CONFIG")]
     pub config: Option<PathBuf>,
-    /// Print JSON for programs.
+    /// Print JSON for programs
     #[arg(long)]
     pub json: bool,
 }
@@ -410,9 +416,10 @@ pub(crate) struct WhoArgs {
 
 /// Arguments of `purge`.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").args(["url", "all"]).required(true))]
 pub(crate) struct PurgeArgs {
     /// Drop every cached reply
-    #[arg(long, conflicts_with = "url", required_unless_present = "url")]
+    #[arg(long)]
     pub all: bool,
     /// Drop the replies kept for this URL (http:// and https:// mean the same), or for this path
     /// (beginning with /) whatever the host name; with a final *, for all that begin so
@@ -445,10 +452,36 @@ pub(crate) enum Switch {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
     #[test]
     fn the_definition_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    /// Help is wrapped at 100 columns. A command that is cut there cannot be copied.
+    #[test]
+    fn examples_are_not_wrapped() {
+        fn look(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().filter(|line| line.starts_with("  ") || is_example(line)) {
+                assert!(line.chars().count() <= 98, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(look);
+        }
+        fn is_example(line: &str) -> bool {
+            line.starts_with("Example: ")
+        }
+        look(&super::command());
+    }
+
+    #[test]
+    fn purge_needs_a_url_or_all() {
+        let parsed = |arguments: &[&str]| super::Cli::try_parse_from(arguments);
+        let error = parsed(&["nicache", "purge"]).unwrap_err().to_string();
+        assert!(error.contains("<URL|--all>"), "{error}");
+        assert!(parsed(&["nicache", "purge", "/page", "--all"]).is_err());
+        assert!(parsed(&["nicache", "purge", "/page"]).is_ok());
+        assert!(parsed(&["nicache", "purge", "--all"]).is_ok());
     }
 }

@@ -434,7 +434,7 @@ pub struct Status {
     pub server_address: Ipv4Addr,
     /// One behind each card; the first is `server_address`.
     pub server_addresses: Vec<Ipv4Addr>,
-    /// Its IPv6 address, where there is IPv6.
+    /// The server's IPv6 address, where there is IPv6.
     pub server_address6: Ipv6Addr,
     /// TCP ports that cards read HTTP on.
     pub http_ports: Vec<u16>,

@@ -12,7 +12,7 @@ use nicache_watch::never_watched;
 /// A folder that a server gives files from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DocumentRoot {
-    /// It.
+    /// Absolute path of the document root.
     pub path: PathBuf,
     /// The kind of its file system, if nobody sees every change there.
     pub unwatched: Option<String>,

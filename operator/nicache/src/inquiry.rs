@@ -43,8 +43,8 @@ pub struct PageReport {
     pub last_request: Vec<String>,
     /// How long ago its request was forwarded, in milliseconds.
     pub last_ms: Option<u64>,
-    /// Its executions differ; it is left alone for so many more milliseconds.
-    pub left_alone_ms: Option<u64>,
+    /// The page is put aside, because its executions differ, for so many more milliseconds.
+    pub put_aside_ms: Option<u64>,
     /// What last kept a request for it from the card: a header or a cookie.
     pub stranger: Option<StrangerReport>,
     /// Headers by which the server chooses among variants.
@@ -76,8 +76,8 @@ pub struct MeetingReport {
     pub last: Option<String>,
     /// How long ago it was forwarded, in milliseconds.
     pub last_ms: Option<u64>,
-    /// It is left alone for so many more milliseconds.
-    pub left_alone_ms: Option<u64>,
+    /// The page is put aside for so many more milliseconds.
+    pub put_aside_ms: Option<u64>,
     /// What it says, each `Name: value`.
     pub fields: Vec<String>,
 }

@@ -72,8 +72,8 @@ impl PageName {
         Ok(Self { is_beginning: url.ends_with('*'), ..page })
     }
 
-    /// Is it this page? `request`: the head of the request that it is the answer to, as far as it
-    /// is known.
+    /// Is this the page that the name means? `request`: the head of the request that it is the
+    /// answer to, as far as it is known.
     pub fn matches(&self, host: &[u8], target: &[u8], request: &[u8]) -> bool {
         let is_target = match self.is_beginning {
             true => target.starts_with(self.target.as_bytes()),

@@ -191,7 +191,7 @@ pub(crate) enum LastWord {
 pub(crate) struct CompanionFailure {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Its status as a shell reports it.
+    /// The program's status as a shell reports it.
     pub status: u8,
 }
 

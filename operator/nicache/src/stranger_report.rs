@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct StrangerReport {
     /// A cookie, not a header.
     pub is_cookie: bool,
-    /// Its name. Values are not kept.
+    /// Name of the header or cookie. Values are not kept.
     pub name: String,
     /// Requests that had it; may be too many by a few.
     pub requests: u64,

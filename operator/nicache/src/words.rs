@@ -301,7 +301,7 @@ pub(crate) const fn abort(reason: FillAbort) -> Words {
             "the server said nothing to that request, and another one for the same page went ahead",
         ),
         FillAbort::Volatile => with(
-            "it is a dynamic page that is different each time; it is left alone for a while",
+            "it is a dynamic page that is different each time; it is put aside for a while",
             "Look for a time, a random number or a counter in it; `mask` it if it means nothing.",
         ),
         FillAbort::SlowClient => just("the client took it so slowly that nobody could wait for it"),

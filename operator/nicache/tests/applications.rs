@@ -1,5 +1,6 @@
 //! Applications behind `nicache run` with the settings that `nicache demo` shows: their pages are
-//! kept, an edit shows at once, what is one visitor's stays his, and nobody is kept waiting.
+//! kept, an edit shows at once, what is one visitor's stays with that visitor, and nobody is kept
+//! waiting.
 #![allow(unsafe_code)]
 
 mod common;
@@ -189,7 +190,7 @@ fn dokuwiki() {
     wiki.warm(path);
     let kept = wiki.client().get(path).unwrap();
     assert_eq!(kept.header("set-cookie"), None, "{:?}", kept.headers);
-    // A visitor with a session has his own trace on each page.
+    // A visitor with a session has a separate trace on each page.
     let mut visitor = Client::with_cookies(wiki.address());
     direct(&mut visitor, "/doku.php?id=articles:article_7");
     let trace = |text: &str| {

@@ -1,7 +1,7 @@
 //! `nicache attach`: a card between two interfaces, in front of a server that runs already.
 //!
 //! Three network namespaces: a client's, the thread's own with the card, and a server's, joined by
-//! two veths. Without a card nothing passes, as the one in the middle does not forward.
+//! two veths. Without a card nothing passes, because the one in the middle does not forward.
 #![allow(unsafe_code)]
 
 mod common;

@@ -27,7 +27,7 @@ fn takes_every_program(kernel: &str) {
     let fetched = Command::new(tool("fetch")).args(["--initrd-only", kernel]).output().unwrap();
     if !fetched.status.success() {
         let why = String::from_utf8_lossy(&fetched.stderr);
-        println!("skipped: Debian's package of Linux {kernel} is not to be had here: {why}");
+        println!("skipped: Debian's package of Linux {kernel} is not available here: {why}");
         return;
     }
     let boot = Command::new(tool("boot"))

@@ -175,8 +175,8 @@ fn what_a_proxy_has_passed_on_is_the_cards() {
     warm(&nicache, &mut Client::connect(address), "page.html");
 }
 
-/// More than a segment goes only to clients whose own stack asks, since nobody on the way could cut
-/// it.
+/// More than a segment goes only to clients whose own stack asks, because nobody on the way could
+/// cut it.
 #[test]
 fn longer_replies_are_for_clients_on_the_machine() {
     for handshake in ["pass-through", "card"] {

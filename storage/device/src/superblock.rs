@@ -21,13 +21,13 @@ pub enum Unsuitable {
         "there is no ext4 on it (a new file system is made only with --mkfs, and only on an empty unit)"
     )]
     NotExt4,
-    /// Its blocks are not the pages.
+    /// The file system's blocks are not as large as pages.
     #[error("the ext4 on it has blocks of {0} bytes; only 4096 are supported")]
     BlockBytes(u64),
-    /// It has no journal, so a crash could show other files' bytes.
+    /// The file system has no journal, so a crash could show other files' bytes.
     #[error("the ext4 on it has no journal")]
     NoJournal,
-    /// It is the journal of another file system.
+    /// The unit is the journal of another file system.
     #[error("it is the journal of another ext4")]
     JournalDevice,
     /// Small files would be in inodes, where keys are not seen.

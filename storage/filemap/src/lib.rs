@@ -13,11 +13,11 @@ use rustix::fs::{Advice, fadvise};
 /// Where a part of a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileExtent {
-    /// Its first byte in the file.
+    /// The part's first byte in the file.
     pub offset: u64,
-    /// Its length in bytes.
+    /// The part's length in bytes.
     pub bytes: u64,
-    /// Its first byte on the device; None if it reads as zeroes or is not on the device yet.
+    /// The part's first byte on the device; None if it reads as zeroes or is not on the device yet.
     pub device_offset: Option<u64>,
 }
 

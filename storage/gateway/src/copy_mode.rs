@@ -1,4 +1,4 @@
-//! Which way payload takes between the network and the logical unit.
+//! How payload travels between the network and the logical unit.
 
 use std::fmt;
 use std::str::FromStr;

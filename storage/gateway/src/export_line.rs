@@ -24,10 +24,10 @@ pub struct ExportLine {
     pub is_sync: bool,
 }
 
-/// A line is not an export.
+/// Why a line is not an export.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ExportLineError {
-    /// It has no name.
+    /// The export has no name.
     #[error("an export begins with the path that clients mount: '/data 10.0.0.0/8(rw)'")]
     NoName,
     /// The folder leads elsewhere.

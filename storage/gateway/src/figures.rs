@@ -58,7 +58,7 @@ impl LatencyFigures {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OperationFigures {
-    /// Its name in RFC 1813.
+    /// The procedure's name in RFC 1813.
     pub name: String,
     /// How many were answered with an error.
     pub errors: u64,
@@ -88,7 +88,7 @@ nicache_counters::counters! {
         errors as "unit_errors": "Commands that the logical unit failed.",
     }
     beside {
-        /// Its size.
+        /// The unit's size in bytes.
         pub capacity_bytes: u64,
         /// Commands that read.
         pub reads: LatencyFigures,
@@ -130,7 +130,7 @@ nicache_counters::counters! {
     beside {
         /// Name of this gateway for `nicache status`.
         pub name: String,
-        /// Its process.
+        /// The gateway's process.
         pub pid: u32,
         /// Seconds since its start.
         pub uptime_s: u64,
@@ -143,7 +143,7 @@ nicache_counters::counters! {
         /// Where figures are shown to browsers and Prometheus.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub admin: Option<String>,
-        /// Which way payload takes.
+        /// How payload travels.
         pub copy: CopyMode,
         /// What is wrong at the moment, if something is.
         #[serde(skip_serializing_if = "Option::is_none")]

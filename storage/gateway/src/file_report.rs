@@ -90,7 +90,7 @@ pub enum FileReportError {
         /// Why it cannot be opened.
         error: io::Error,
     },
-    /// It has no blocks.
+    /// The path has no blocks, because it is not a file.
     #[error("{path} is a {kind}: blocks are cached of files only")]
     NotAFile {
         /// What was asked for.
@@ -139,7 +139,7 @@ pub struct RangeReport {
 pub struct FileReport {
     /// The path that was asked for.
     pub path: String,
-    /// Which way payload takes.
+    /// How payload travels.
     pub copy: CopyMode,
     /// The unit that it is on.
     pub unit: String,
@@ -147,7 +147,7 @@ pub struct FileReport {
     pub inode: u64,
     /// Which of the files that had this inode.
     pub generation: u32,
-    /// Its size.
+    /// The file's size in bytes.
     pub size_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u64,
@@ -164,7 +164,7 @@ pub struct FileReport {
     /// Why the file cannot be written to, if that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Its pages in the kernel's page cache, if the kernel can say (Linux 6.5): payload with
+    /// The file's pages in the kernel's page cache, if the kernel can say (Linux 6.5): payload with
     /// `--copy original`, else keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_pages: Option<u64>,

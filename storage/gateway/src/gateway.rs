@@ -50,7 +50,7 @@ pub struct GatewayConfig {
     pub exports: Vec<ExportLine>,
     /// What is served by HTTP.
     pub web: Vec<WebLine>,
-    /// Which way payload takes.
+    /// How payload travels.
     pub copy: CopyMode,
     /// Payload in memory: cached, dirty, and on its way to clients.
     pub cache: CacheOptions,

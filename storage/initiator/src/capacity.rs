@@ -3,7 +3,7 @@
 /// What a unit says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
-    /// Its size.
+    /// The unit's size in bytes.
     pub bytes: u64,
     /// The target's own block.
     pub block_bytes: u32,

@@ -9,9 +9,9 @@ use crate::url::{Credentials, parse_portals};
 /// A target that a portal knows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiscoveredTarget {
-    /// Its name.
+    /// The target's name.
     pub name: String,
-    /// Its portals, each `ADDRESS:PORT`; the group's tag is left out.
+    /// The target's portals, each `ADDRESS:PORT`; the group's tag is left out.
     pub portals: Vec<String>,
 }
 

@@ -24,11 +24,11 @@ pub enum Kind {
 /// What happens to a command instead of its execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It fails as a medium error does; of a write, every other block was written.
+    /// The command fails as a medium error does; of a write, every other block was written.
     Failure,
     /// The unit is full.
     Full,
-    /// It waits until [`MemoryLun::resume`].
+    /// The command waits until [`MemoryLun::resume`].
     Stall,
 }
 

@@ -118,7 +118,7 @@ pub(crate) enum Judgement {
     Preempt(ReservationKey),
     /// This session has it.
     Held,
-    /// It is another's.
+    /// The reservation is another initiator's.
     Refused(String),
 }
 

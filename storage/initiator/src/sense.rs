@@ -34,9 +34,9 @@ pub struct Sense {
 /// What to do with a command that was answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It was executed.
+    /// The command was executed.
     Done,
-    /// It was not executed, for a reason that passes: send it again at once.
+    /// The command was not executed, for a reason that passes: send it again at once.
     Again,
     /// The target is busy: send it again after a pause.
     Later(String),
@@ -46,7 +46,7 @@ pub enum Verdict {
     Full(String),
     /// The unit is another initiator's.
     Taken(String),
-    /// It failed for good.
+    /// The command failed for good.
     Failed(String),
 }
 

@@ -48,7 +48,7 @@ pub struct TargetUrl {
 /// Why a text does not name a unit.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum UrlError {
-    /// It does not begin with `iscsi://`.
+    /// The text does not begin with `iscsi://`.
     #[error("the address of a unit begins with iscsi://")]
     Scheme,
     /// Part of it is missing.

@@ -15,7 +15,7 @@ pub enum BlockState {
     ByBlock,
     /// Somebody reads it from the logical unit at the moment.
     Coming,
-    /// It was in the cache and gave way to others.
+    /// The block was in the cache and gave way to others.
     Evicted,
     /// The kernel wrote the block last, without a key.
     Overwritten,
@@ -23,9 +23,9 @@ pub enum BlockState {
     Contested,
     /// Nobody has read or written it, or it is not remembered.
     Unread,
-    /// It has a place on the device and no bytes there: zeroes.
+    /// The block has a place on the device and no bytes there: zeroes.
     Reserved,
-    /// It has no place: zeroes.
+    /// The block has no place on the device: zeroes.
     Hole,
 }
 

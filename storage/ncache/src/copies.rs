@@ -30,7 +30,7 @@ impl CopyClass {
     pub const ALL: [Self; 6] =
         [Self::PageCacheOut, Self::PageCacheIn, Self::Edge, Self::Key, Self::Literal, Self::Device];
 
-    /// Its name in metrics.
+    /// The class's name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::PageCacheOut => "page_cache_out",

@@ -39,8 +39,8 @@ pub(crate) struct Pending {
 pub(crate) enum Dirty {
     /// A key.
     Keyed(Sequence),
-    /// Its bytes, because there are fewer than a key has. Nothing tells when they arrive, so they
-    /// stay until a flush of the file ends.
+    /// The block's bytes, because there are fewer than a key has. Nothing tells when they arrive,
+    /// so they stay until a flush of the file ends.
     Literal(Bytes),
 }
 

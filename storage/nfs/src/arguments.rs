@@ -59,7 +59,7 @@ pub struct Time {
 /// What a time is set to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SetTime {
-    /// It stays.
+    /// The time stays as it is.
     #[default]
     Keep,
     /// To the server's clock.

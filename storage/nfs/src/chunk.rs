@@ -63,7 +63,7 @@ impl Chunk {
         &mut self.bytes[..self.len]
     }
 
-    /// Its first `len` bytes, by reference from here on.
+    /// The chunk's first `len` bytes, by reference from here on.
     #[must_use]
     pub fn freeze(mut self, len: usize) -> Extent {
         self.len = self.len.min(len);

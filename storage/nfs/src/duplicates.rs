@@ -35,13 +35,13 @@ pub(crate) struct CallKey {
 /// What to do with a call.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// It is new: execute it, then [`complete`](Duplicates::complete) it.
+    /// The call is new: execute it, then [`complete`](Duplicates::complete) it.
     Run,
-    /// It was executed before: this was the answer.
+    /// The call was executed before: this was the answer.
     Repeat(Box<[u8]>),
-    /// It is under way, and the answer goes to the one who asked now, too.
+    /// The call is under way, and the answer goes to the one who asked now, too.
     Wait,
-    /// It is under way and asked for too often: no answer.
+    /// The call is under way and asked for too often: no answer.
     Drop,
 }
 

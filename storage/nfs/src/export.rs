@@ -83,7 +83,7 @@ pub(crate) struct Export {
     pub clients: Vec<ClientRule>,
     /// Whether changes are durable before they are answered.
     pub is_sync: bool,
-    /// Its root, open for reading, on a mount of its own.
+    /// The directory, open for reading, on a mount of its own.
     pub root: OwnedFd,
     /// The root's inode number.
     pub root_inode: u64,

@@ -24,7 +24,7 @@ use crate::protocol::Status;
 /// A file of an export that is open.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Its handle in the protocol.
+    /// The file's handle in the protocol.
     pub handle: HandleBytes,
     /// Which of the server's exports it belongs to.
     pub export: usize,

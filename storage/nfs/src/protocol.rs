@@ -4,9 +4,9 @@
 /// A program and its version that is served.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Program {
-    /// Its number.
+    /// The program's number.
     pub number: u32,
-    /// Its version.
+    /// The program's version.
     pub version: u32,
 }
 

@@ -74,8 +74,8 @@ impl<'a> Worker<'a> {
                 self.shared.wake_all();
                 return;
             }
-            // What was passed on waits for no event, but events are looked for in between, so that
-            // nobody waits for ever.
+            // What was passed on waits for no event, but events are looked for in between:
+            // otherwise somebody might wait for ever.
             self.shared.idle.fetch_add(1, Ordering::SeqCst);
             let timeout = if self.shared.ready_len.load(Ordering::SeqCst) > 0 {
                 Duration::ZERO

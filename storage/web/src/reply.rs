@@ -53,7 +53,7 @@ struct Following {
 pub(crate) enum Cut {
     /// The file is another version by now.
     Changed,
-    /// It cannot be read.
+    /// The file cannot be read.
     Failed(io::Error),
 }
 

@@ -41,7 +41,7 @@ pub struct WebConfig {
     pub piece_bytes: u32,
 }
 
-/// It cannot be served.
+/// Why a folder cannot be served by HTTP.
 #[derive(Debug, Error)]
 pub enum WebError {
     /// The address is taken, or is not this machine's.

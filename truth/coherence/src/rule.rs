@@ -52,7 +52,7 @@ pub enum Rule {
     /// What the server has answered to who sends the fields of proxies, it has answered to nobody
     /// else (24).
     Proxies,
-    /// A reply that may be out of date is only for those who had asked before it was computed (19).
+    /// A reply that may be out of date is only for those who had asked before it was made (19).
     Shared,
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Assumption {
     /// What is seen or done by it, as an operator is told: "writes with O_DIRECT".
     pub name: &'static str,
-    /// What is lost if none of the ways is to be had.
+    /// What is lost if none of the ways is available.
     pub feature: Feature,
     /// How it is had, the best first. The first one that this kernel has is taken.
     pub ways: &'static [Way],
@@ -28,11 +28,11 @@ pub struct Way {
 /// An eBPF program of the witness.
 #[derive(Debug)]
 pub struct Program {
-    /// Its name in `ebpf/`.
+    /// The program's name in `ebpf/`.
     pub name: &'static str,
-    /// It is attached only if the kernel has that; where it does not, there is nothing that the
-    /// program could miss (a system call of newer kernels, a file system whose module is not
-    /// loaded).
+    /// The program is attached only if the kernel has that; where it does not, there is nothing
+    /// that the program could miss (a system call of newer kernels, a file system whose module is
+    /// not loaded).
     pub if_there: Option<Test>,
 }
 

@@ -17,14 +17,14 @@ use crate::tracing::{calls_programs_at_functions, has_tracefs};
 /// The kernel does not describe its types.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "this kernel has no /sys/kernel/btf/vmlinux: take one that is built with CONFIG_DEBUG_INFO_BTF, version 5.15 or newer"
+    "this kernel has no /sys/kernel/btf/vmlinux: take one that is built with CONFIG_DEBUG_INFO_BTF, version 6.1 or later"
 )]
 pub struct NoTypes;
 
 /// What the running kernel says of itself (BTF).
 pub struct Kernel {
     // Before `base`, which they refer to: fields are dropped in this order.
-    // `None`: the module is not to be had; it is asked for once.
+    // `None`: the module is not available; it is asked for once.
     modules: HashMap<&'static str, Option<ModuleTypes>>,
     base: BaseTypes,
     types: Btf<'static>,

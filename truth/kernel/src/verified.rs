@@ -18,7 +18,7 @@ pub fn missed_runs(program: BorrowedFd<'_>) -> Option<u64> {
 /// How often a program has run, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// Its name, cut after 15 bytes.
+    /// The program's name, cut after 15 bytes.
     pub name: String,
     /// Runs since it was loaded, while the kernel counted them (sysctl kernel.bpf_stats_enabled).
     pub runs: u64,

@@ -225,7 +225,7 @@ impl Subscriber {
         self.until_ns
     }
 
-    /// Is it welcome at the relay?
+    /// Is the subscriber welcome at the relay?
     pub fn is_following(&self) -> bool {
         matches!(self.state, State::Following { .. })
     }

@@ -41,8 +41,8 @@ impl Validity {
         self.until_ns = if self.in_step { self.until_ns.max(until_ns) } else { until_ns };
     }
 
-    /// Must everything be voided now, as the time is nearly over? Then the caller voids it, and
-    /// calls [`Validity::fall_out`].
+    /// Must everything be voided now, because the time is nearly over? Then the caller voids it,
+    /// and calls [`Validity::fall_out`].
     pub fn must_void(&self, now_ns: u64) -> bool {
         self.in_step && self.until_ns.is_none_or(|until| now_ns.saturating_add(GUARD_NS) >= until)
     }

@@ -261,8 +261,8 @@ impl Catalogue {
                     "reads" => Routine::Reads,
                     _ => Routine::Anything,
                 };
-                // A procedure is called by a statement of its own, or by a function that is no
-                // harmless one.
+                // A procedure is called by a statement of its own, or by a function that is not
+                // harmless.
                 self.routine_may_write |= routine == Routine::Anything && kind != "procedure";
                 self.add_routine(name, routine)?;
             }

@@ -31,8 +31,8 @@ pub enum Literal {
 pub struct Constant {
     /// The constant.
     pub literal: Literal,
-    /// It becomes the column's value, so the server may convert or cut it; otherwise it is
-    /// compared.
+    /// The constant becomes the column's value, so the server may convert or cut it; otherwise it
+    /// is compared.
     pub stored: bool,
 }
 

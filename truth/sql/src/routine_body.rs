@@ -1,10 +1,10 @@
 //! Can calling a function of MySQL or MariaDB change something, by the text of its body?
 //!
 //! `SQL_DATA_ACCESS` (NO SQL, READS SQL DATA) is what the author says, and the server does not hold
-//! him to it. So the words of the body are looked at: a function without any of those with which a
-//! statement that changes something must be written changes nothing by itself. What other functions
-//! do that it calls is in their bodies. Servers bring functions along (the schema `sys`), and all
-//! of theirs are found harmless.
+//! the author to it. So the words of the body are looked at: a function without any of those with
+//! which a statement that changes something must be written changes nothing by itself. What other
+//! functions do that it calls is in their bodies. Servers bring functions along (the schema `sys`),
+//! and all of theirs are found harmless.
 
 /// Words that make a body one that may change something, in lower case. Whether they are names
 /// there, or are in reach, does not matter.

@@ -53,7 +53,7 @@ pub struct Execution {
     /// reads. With 0 it reads what is committed now; otherwise it may read as of the first of
     /// those.
     pub snapshot_age: u32,
-    /// It may read what others have not committed.
+    /// The execution may read what others have not committed.
     pub reads_uncommitted: bool,
 }
 

@@ -100,12 +100,12 @@ pub struct Statement {
     pub foreign: bool,
     /// The result depends on what the connection did before (`FOUND_ROWS()`, `@x`).
     pub session: bool,
-    /// It waits for others' locks and sees what they committed last (`FOR UPDATE`).
+    /// The statement waits for others' locks and sees what they committed last (`FOR UPDATE`).
     pub locking: bool,
     /// What it writes is visible at once, in a transaction, too (sequences).
     pub at_once: bool,
-    /// It is not understood and may touch everything, but it is one that leaves the session as it
-    /// is.
+    /// The statement is not understood and may touch everything, but it is one that leaves the
+    /// session as it is.
     pub everything: Option<Reason>,
 }
 

@@ -269,7 +269,7 @@ fn quoted_names_of_postgres_have_case() {
     assert_eq!(column("SELECT * FROM t WHERE ID = 5"), 1);
     assert_eq!(column("SELECT * FROM t WHERE \"id\" = 5"), 1);
     assert_eq!(column("SELECT * FROM t WHERE \"Id\" = 5"), 0);
-    // The trigger of one counts for both, as they are purged together.
+    // The trigger of one counts for both, because they are purged together.
     assert!(footprint("DELETE FROM t").everything.is_some());
     // The catalogue of another database says nothing.
     let context = Context { catalog: Some("App"), ..Context::default() };

@@ -45,7 +45,7 @@ impl FillId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Free,
-    /// Its request is on the way; no reply head yet.
+    /// The request is on the way; no reply head yet.
     Forwarded,
     /// Body bytes are copied.
     Receiving,
@@ -70,7 +70,7 @@ pub(super) struct Fill {
     /// The card's own request for the same.
     pub(super) recheck: Option<Box<[u8]>>,
     pub(super) may_be_static: bool,
-    /// May it be a reply that the server computed?
+    /// May it be a dynamic reply?
     pub(super) may_be_dynamic: bool,
     pub(super) body_hash: [u8; BODY_HASH_BYTES],
     /// The clock when the watcher was asked.
@@ -86,7 +86,7 @@ pub(super) struct Fill {
     pub(super) unsafe_requests: u64,
     pub(super) lost: u64,
     pub(super) forwarded: Time,
-    /// Somebody has waited for it as long as he may.
+    /// Somebody has waited for the reply as long as is allowed.
     pub(super) waited_in_vain: bool,
     /// When the watcher was first to be asked.
     pub(super) finished: Option<Time>,
@@ -151,12 +151,13 @@ impl Fill {
         self.finished.is_some_and(|finished| now > finished + VERDICT_PATIENCE)
     }
 
-    /// The whole reply; once.
+    /// Takes the whole reply; `None` if it was taken before.
     pub(super) fn take_reply(&mut self) -> Option<(HeadTemplate, BodyId)> {
         Some((self.template.take()?, self.body.take()?))
     }
 
-    /// What is compared with other executions. Once.
+    /// What is compared with other executions. To be called once: it takes the card's own request
+    /// with it.
     pub(super) fn execution(
         &mut self,
         template: &HeadTemplate,

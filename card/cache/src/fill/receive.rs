@@ -23,7 +23,7 @@ const GROWING_BYTES: u64 = 64 * 1024;
 pub struct Answered<'a> {
     /// What it means.
     pub reply: &'a ReplyHead<'a>,
-    /// Its bytes.
+    /// The bytes of the head.
     pub head: &'a [u8],
     /// The server ends the connection although the client would go on.
     pub closes_once: bool,
@@ -105,7 +105,7 @@ impl Fills {
         fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys);
         fill.may_be_dynamic = settings.wants_dynamic()
             && fill.recheck.is_some()
-            && store.is_left_alone(&fill.key, fill.forwarded).is_none();
+            && store.is_put_aside(&fill.key, fill.forwarded).is_none();
         if !fill.may_be_static && !fill.may_be_dynamic {
             return Err(Some(FillAbort::Volatile));
         }

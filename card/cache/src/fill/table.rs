@@ -26,9 +26,9 @@ pub struct Unanswered {
 
 /// A request whose reply is to be stored.
 pub struct Asked<'a> {
-    /// Its key without what `Vary` says.
+    /// The request's key without what `Vary` says.
     pub base: Key,
-    /// Its key as far as `Vary` is known.
+    /// The request's key as far as `Vary` is known.
     pub key: Key,
     /// For whom the server works.
     pub by: Who,
@@ -48,8 +48,8 @@ pub struct Asked<'a> {
     pub preface: Option<ProxyVersion>,
     /// The whole request.
     pub head: &'a [u8],
-    /// Its reply is to be had instead of one for another client that the server has not said
-    /// anything of yet.
+    /// The request's reply is to be had instead of one for another client that the server has not
+    /// said anything of yet.
     pub goes_ahead: bool,
 }
 
@@ -210,7 +210,7 @@ impl Fills {
         self.outcomes.last(base)
     }
 
-    /// What last became of a reply to a client for the page, whatever else his request said.
+    /// What last became of a reply to a client for the page, whatever else the request said.
     pub fn last_of_page(&self, page: UriKey) -> Option<&LastReply> {
         self.outcomes.last_of_page(page)
     }
@@ -240,8 +240,8 @@ impl Fills {
             .map(|fill| fill.forwarded)
     }
 
-    /// Somebody has waited for the reply to a request for the key, that was forwarded before, as
-    /// long as he may: others need not.
+    /// Somebody has waited as long as is allowed for the reply to a request for the key that was
+    /// forwarded before: others need not.
     pub fn handle_vain_wait(&mut self, base: &Key, since: Time) {
         let fills = &self.fills;
         let is_awaited = |&index: &u32| {
@@ -259,8 +259,8 @@ impl Fills {
 
     /// Is the server, or the watcher, working on a reply for the key to a client of this class?
     pub fn is_under_way_for(&self, base: &Key, class: ClientClass) -> bool {
-        let is_his = |fill: &Fill| fill.base == *base && fill.class == class;
-        self.keys.find(base.low_u64(), |&index| is_his(&self.fills[index as usize])).is_some()
+        let is_it = |fill: &Fill| fill.base == *base && fill.class == class;
+        self.keys.find(base.low_u64(), |&index| is_it(&self.fills[index as usize])).is_some()
     }
 
     /// How many fills have ended, one way or the other.

@@ -79,7 +79,7 @@ impl Store {
         is_asked
     }
 
-    /// The server has answered one client again: the card asks as one of his class, if the page
+    /// The server has answered one client again: the card asks as one of its class, if the page
     /// pays for it ([`Self::poll_second`]).
     pub(super) fn ask_as_other(&mut self, key: &Key, execution: &mut Execution) {
         let is_own = execution.by.by == Executor::Card;

@@ -1,4 +1,4 @@
-//! Replies that the server computed: kept only if two executions for different clients agreed, and
+//! Dynamic replies: kept only if two executions for different clients agreed, and
 //! never for long (docs/coherence.md).
 //!
 //! The first execution leaves a *candidate*, no more than a hash. A second one for somebody else,
@@ -12,7 +12,7 @@
 //! agrees: then there is an entry that has lapsed from the start.
 //!
 //! A page whose executions differ although nothing has changed depends on something that cannot be
-//! seen, and is left alone for a while.
+//! seen, and is put aside for a while.
 //!
 //! The card has the server asked a second time only where that costs the server nothing in the end:
 //! the page has answered more visitors than the card has asked for it ([`Credit`]), or nobody else
@@ -38,11 +38,11 @@ use crate::recheck::Recheck;
 
 /// Pages remembered that have no entry.
 pub(super) const CANDIDATES_MAX: usize = 4096;
-/// Differences under unchanged sources after which a page is left alone.
+/// Differences under unchanged sources after which a page is put aside.
 const DIFFERENCES_MAX: u8 = 2;
 /// For how long at first; each time twice as long, up to the maximum.
-const LEFT_ALONE_FIRST: Duration = Duration::from_secs(15);
-const LEFT_ALONE_DOUBLINGS: u32 = 8;
+const PUT_ASIDE_FIRST: Duration = Duration::from_secs(15);
+const PUT_ASIDE_DOUBLINGS: u32 = 8;
 
 /// The usual time of an execution grows by a quarter, and at least this, at a time.
 const USUAL_STEP: Duration = Duration::from_millis(1);
@@ -55,7 +55,7 @@ const REVIVAL: Duration = Duration::from_secs(5);
 pub struct Execution {
     /// For whom the server worked.
     pub by: Who,
-    /// Of what class he is.
+    /// Of what class the client is.
     pub class: ClientClass,
     /// The key of the page, whatever chooses among its variants.
     pub base: Key,
@@ -112,7 +112,7 @@ pub(super) struct Age {
     pub(super) credit: Credit,
     /// Who has got it from the server.
     pub(super) seen: Seen,
-    /// What the server usually needs for it.
+    /// The time that the server usually needs for the page.
     pub(super) usual: Duration,
 }
 
@@ -280,16 +280,16 @@ struct Candidate {
     stamp: Stamp,
     sources: SourceSet,
     record: RecordNumber,
-    /// It was out of date when it was judged: that another one differs says nothing.
+    /// The reply was out of date when it was judged: that another one differs says nothing.
     outdated: bool,
-    /// It was an entry before.
+    /// The page had an entry before.
     popular: bool,
     /// The server has been seen to say the same since then.
     same_since: Time,
     credit: Credit,
     differences: u8,
-    left_alone: u32,
-    left_alone_until: Time,
+    put_aside: u32,
+    put_aside_until: Time,
     usual: Duration,
 }
 
@@ -300,16 +300,16 @@ struct Candidate {
     reason = "it is made once for a reply and taken apart at once"
 )]
 pub(super) enum Opinion {
-    /// Two agree, in this way.
+    /// Two executions agree, in this way.
     Agreed { sameness: Sameness, past: Past },
-    /// It is the first.
+    /// The reply is the first one to the page.
     First,
-    /// It cannot agree with the one before, which was for the same client.
+    /// The reply cannot agree with the one before, which was for the same client.
     SameClient,
-    /// It differs from another although nothing has changed.
+    /// The reply differs from another although nothing has changed.
     Differs,
-    /// It differs from another, which was for a client of another class, although nothing has
-    /// changed. The classes differ in these traits.
+    /// The reply differs from another, which was for a client of another class, although nothing
+    /// has changed. The classes differ in these traits.
     IsForOthers(Traits),
 }
 
@@ -336,9 +336,8 @@ impl Candidates {
         Self { candidates: Remembered::new(CANDIDATES_MAX) }
     }
 
-    /// Is it worth it that the card asks for the page, too, which the server is about to be asked
-    /// for by somebody? Then it does: once it has said so. `may_ask`: the site's allowance
-    /// suffices.
+    /// Should the card ask for the page, too, when somebody is about to ask the server for it? Then
+    /// it asks as soon as the server has replied. `may_ask`: the site's allowance suffices.
     pub(super) fn take_second(&mut self, key: &Key, by: &Who, may_ask: bool) -> bool {
         let Some(known) = self.candidates.get_mut(key) else { return false };
         known.credit.note_execution();
@@ -346,7 +345,7 @@ impl Candidates {
     }
 
     /// A client has come again and has got a reply that may be kept: may the card ask, too? Then it
-    /// does. It asks once the client has his reply, because two executions at one time of a program
+    /// does. It asks once the client has the reply, because two executions at one time of a program
     /// that takes notes change what the other reads.
     pub(super) fn take_other(&mut self, key: &Key) -> bool {
         self.candidates.get_mut(key).is_some_and(|known| known.credit.spend(true))
@@ -359,22 +358,22 @@ impl Candidates {
         }
     }
 
-    /// Was it an entry not long ago?
+    /// Did the page have an entry not long ago?
     pub(super) fn is_popular(&self, key: &Key) -> bool {
         self.candidates.get(key).is_some_and(|known| known.popular)
     }
 
-    /// Is it a page whose executions differ?
-    pub(super) fn is_left_alone(&self, key: &Key, now: Time) -> bool {
-        self.candidates.get(key).is_some_and(|known| now < known.left_alone_until)
+    /// Is the page put aside now, because its executions differ?
+    pub(super) fn is_put_aside(&self, key: &Key, now: Time) -> bool {
+        self.candidates.get(key).is_some_and(|known| now < known.put_aside_until)
     }
 
-    /// Until when it is left alone; may be over.
-    pub(super) fn left_alone_until(&self, key: &Key) -> Option<Time> {
-        self.candidates.get(key).map(|known| known.left_alone_until)
+    /// Until when the page is put aside; may be over.
+    pub(super) fn put_aside_until(&self, key: &Key) -> Option<Time> {
+        self.candidates.get(key).map(|known| known.put_aside_until)
     }
 
-    /// What the server usually needs for it.
+    /// The time that the server usually needs for the page.
     pub(super) fn usual(&self, key: &Key) -> Option<Duration> {
         self.candidates.get(key).map(|known| known.usual)
     }
@@ -496,8 +495,8 @@ impl Candidate {
             same_since: execution.forwarded,
             credit: Credit::default(),
             differences: 0,
-            left_alone: 0,
-            left_alone_until: Time(0),
+            put_aside: 0,
+            put_aside_until: Time(0),
             usual: execution.usual(before),
         }
     }
@@ -530,9 +529,9 @@ impl Candidate {
         if self.differences >= DIFFERENCES_MAX {
             self.differences = 0;
             self.popular = false;
-            self.left_alone_until =
-                now + LEFT_ALONE_FIRST * (1 << self.left_alone.min(LEFT_ALONE_DOUBLINGS));
-            self.left_alone += 1;
+            self.put_aside_until =
+                now + PUT_ASIDE_FIRST * (1 << self.put_aside.min(PUT_ASIDE_DOUBLINGS));
+            self.put_aside += 1;
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Pages whose next visitor is expected, and whose entry has lapsed meanwhile: asked for before he
-//! comes.
+//! Pages whose next visitor is expected, and whose entry has lapsed meanwhile: asked for before the
+//! visitor comes.
 //!
 //! Where visitors come seldom, a change that leaves the page as it was (a program's own notes of a
 //! visit, say) would make every one of them wait for the server. The page has paid for one more
 //! request with its hits ([`Credit`](super::credit)); it is made when changes have come to rest, so
-//! several of them cost one. A page that nobody comes to any longer is left alone.
+//! several of them cost one. A page that nobody comes to any longer is put aside.
 //!
 //! After such a change the answer is for the class of clients alone that has got it since. If
 //! enough is saved, the page is asked for as one of each other class that had it before
@@ -139,7 +139,7 @@ impl Store {
             Standing::Good if !entry.is_dynamic() => Step::Nothing,
             Standing::Good if self.suspects_to_ask() < SUSPECTS_MAX / 2 => Step::Suspect,
             Standing::Lapsed
-                if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() =>
+                if now >= entry.lapsed + rest && self.is_put_aside(&entry.key, now).is_none() =>
             {
                 ask_for(
                     pause,

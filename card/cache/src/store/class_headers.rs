@@ -21,7 +21,7 @@ impl Name for Class {
     }
 }
 
-/// Header lines of one client of each class, and what he came through.
+/// Header lines of one client of each class, and what it came through.
 pub(super) struct ClassHeaders {
     lines: Remembered<Class, (Box<[u8]>, Proxy)>,
 }
@@ -45,7 +45,7 @@ impl ClassHeaders {
     }
 
     /// What a client of this class says about itself, as far as it is known: whole lines. And the
-    /// proxy that he comes through.
+    /// proxy that it comes through.
     pub(super) fn of(&self, class: ClientClass) -> (Vec<u8>, Proxy) {
         let known = |of: Trait| self.lines.get(&Class(of, class.of(of)));
         let lines = Trait::ALL

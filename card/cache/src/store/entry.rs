@@ -135,7 +135,7 @@ impl Entry {
         self.has_length() && !self.refuses_ranges
     }
 
-    /// Is it a reply that the server computed?
+    /// Is the entry dynamic?
     #[inline]
     pub fn is_dynamic(&self) -> bool {
         self.age.class == Class::Dynamic

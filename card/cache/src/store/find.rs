@@ -60,7 +60,7 @@ impl Store {
         self.splits.of(base)
     }
 
-    /// Do others get another page than this client because of the proxy that he comes through, and
+    /// Do others get another page than this client because of the proxy that it comes through, and
     /// the card does not? Then its own requests say nothing.
     pub fn is_of_proxy_alone(&self, base: &Key, by: &Who) -> bool {
         by.proxy == Proxy::Beyond && self.splits.of(base).has(Trait::Proxy)

@@ -1,6 +1,6 @@
 //! A reply becomes an entry, or says that the entry is still right.
 //!
-//! One of class *static* becomes one at once; one that the server computed when another one agrees
+//! One of class *static* becomes one at once; a dynamic one when another one agrees
 //! ([`agreement`](super::agreement)). Either is served until a source changes, or until it is as
 //! old as it has earned; then it has *lapsed*, and one more reply with equal bytes renews it. A
 //! reply that is different although no source has changed takes back what the page has earned
@@ -75,11 +75,11 @@ impl NewEntry {
 /// What has become of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is an entry, or has renewed one.
+    /// The reply is an entry, or has renewed one.
     Stored(EntryId),
-    /// It is the first of two that must agree.
+    /// The reply is the first of two that must agree.
     First,
-    /// It differs from another although no source has changed.
+    /// The reply differs from another although no source has changed.
     Differed,
 }
 

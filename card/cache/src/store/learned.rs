@@ -12,7 +12,7 @@ pub struct Learned {
     pub not_modified_by: Known,
     /// Head of its 206 with one range.
     pub range: Option<PartialTemplate>,
-    /// Its 206 with several ranges.
+    /// The server's 206 with several ranges.
     pub parts: Option<Box<LearnedParts>>,
 }
 
@@ -23,7 +23,7 @@ pub enum Validators {
     Tag,
     /// If-Modified-Since.
     Date,
-    /// Both, as browsers do.
+    /// Both ETag and Last-Modified, as browsers do.
     Both,
 }
 
@@ -43,12 +43,12 @@ impl Validators {
 pub struct Known([bool; 3]);
 
 impl Known {
-    /// It has said so.
+    /// The server has said 304 to these validators.
     pub fn note(&mut self, validators: Validators) {
         self.0[validators as usize] = true;
     }
 
-    /// Will it say so? With both, whichever it knows says the same.
+    /// Will the server say 304? With both validators, whichever it knows says the same.
     pub fn has(self, validators: Validators) -> bool {
         self.0[validators as usize] || validators == Validators::Both && self.0.contains(&true)
     }
@@ -56,7 +56,7 @@ impl Known {
 
 /// A 206 with several ranges.
 pub struct LearnedParts {
-    /// Its head.
+    /// The head of the 206.
     pub template: PartialTemplate,
     /// What stands around the parts.
     pub format: PartFormat,

@@ -42,7 +42,7 @@ pub(crate) use index::source_of;
 pub(crate) use insert::{Inserted, NewEntry, NotInserted};
 pub use learn::{Lesson, LessonForm};
 pub use learned::{Learned, LearnedParts, Validators};
-pub use pages::LeftAlone;
+pub use pages::PutAside;
 pub use seen::Traits;
 pub use uses::{MostUsed, Used};
 pub use vary::VaryRules;

@@ -11,10 +11,10 @@ use super::index::Store;
 
 /// Why a page is left to the server for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftAlone {
-    /// Its executions differ although nothing has changed.
+pub enum PutAside {
+    /// The page's executions differ although nothing has changed.
     Differs,
-    /// Its entries are purged before they are used.
+    /// The page's entries are purged before they are used.
     NotWorth,
 }
 
@@ -27,7 +27,7 @@ impl Store {
     }
 
     /// How long the server usually needs for a dynamic page: the least of the last few times, as
-    /// far as that can be said. `None` for what is not known to be computed.
+    /// far as that can be said. `None` for what is not known to be dynamic.
     pub fn usual(&self, key: &Key) -> Option<Duration> {
         let entry =
             self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
@@ -39,17 +39,17 @@ impl Store {
         self.candidates.is_popular(key)
     }
 
-    /// Is it a page whose executions differ although nothing has changed, or one that is purged
+    /// Is this a page whose executions differ although nothing has changed, or one that is purged
     /// before it is used?
-    pub fn is_left_alone(&self, key: &Key, now: Time) -> Option<LeftAlone> {
-        if self.candidates.is_left_alone(key, now) {
-            return Some(LeftAlone::Differs);
+    pub fn is_put_aside(&self, key: &Key, now: Time) -> Option<PutAside> {
+        if self.candidates.is_put_aside(key, now) {
+            return Some(PutAside::Differs);
         }
-        self.worth.is_left_alone(key, now).then_some(LeftAlone::NotWorth)
+        self.worth.is_put_aside(key, now).then_some(PutAside::NotWorth)
     }
 
-    /// Until when a page is left alone; may be over.
-    pub fn left_alone_until(&self, key: &Key) -> Option<Time> {
-        self.candidates.left_alone_until(key).max(self.worth.left_alone_until(key))
+    /// Until when a page is put aside; may be over.
+    pub fn put_aside_until(&self, key: &Key) -> Option<Time> {
+        self.candidates.put_aside_until(key).max(self.worth.put_aside_until(key))
     }
 }

@@ -12,16 +12,17 @@ use super::site_classes::SiteClasses;
 /// asked again.
 const SEEN_MAX: usize = 64;
 
-/// Times in a row that the card asks as a class, after a change, of which nobody has come to the
-/// server himself since. It then waits until somebody comes.
+/// Times in a row that the card asks as a class, after a change, of which no client has come to the
+/// server since. It then waits until somebody comes.
 const REGAINED_MAX: u8 = 8;
 
 /// What is known of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It has got the answer.
+    /// The class has got the answer.
     Answered,
-    /// It had got it before a change that is seen: the change may be a rule for this class.
+    /// The class had got the answer before a change that is seen: the change may be a rule for this
+    /// class.
     Lost,
     /// The card has asked as one of it since; what the server says is not there.
     Asked,
@@ -81,8 +82,8 @@ impl Seen {
         }
     }
 
-    /// Something has changed: nobody gets the answer before the server has given it to his class
-    /// again.
+    /// Something has changed: nobody gets the answer before the server has given it to
+    /// the client's class again.
     pub(super) fn lose(mut self) -> Self {
         for answered in &mut self.answered {
             answered
@@ -157,7 +158,7 @@ impl Seen {
 
     /// The server has answered a client of this class in another way: nobody gets this answer any
     /// longer who is of its class where that is not the class of the client that got it last.
-    /// False: there is no such trait, so it is not for his class.
+    /// False: there is no such trait, so it is not for this class.
     pub(super) fn refute(&mut self, class: ClientClass) -> bool {
         let Some((last, _)) = self.last else { return false };
         let blamed = Traits::of(|of| class.of(of) != last.of(of));
@@ -241,12 +242,12 @@ impl Traits {
         Self(Trait::ALL.into_iter().map(|of| u8::from(holds(of)) << of as u8).sum())
     }
 
-    /// Is it none?
+    /// Is the set of traits empty?
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Is it one of them?
+    /// Is the trait one of them?
     #[inline]
     pub(super) fn has(self, of: Trait) -> bool {
         self.0 >> of as u8 & 1 != 0

@@ -66,8 +66,8 @@ impl SiteClasses {
     pub(super) fn share(&self, of: Trait, class: u32, now: Time) -> u64 {
         let visits = |known_class: &SiteClass| u64::from(known_class.visits);
         let coming = || self.of[of as usize].iter().filter(|known_class| known_class.comes(now));
-        let his = coming().find(|known_class| known_class.class == class).map_or(1, visits);
-        1000 * his / coming().map(visits).sum::<u64>().max(his)
+        let own = coming().find(|known_class| known_class.class == class).map_or(1, visits);
+        1000 * own / coming().map(visits).sum::<u64>().max(own)
     }
 
     /// The classes that come, in one trait.

@@ -20,7 +20,7 @@ pub struct Used {
     pub target: Box<[u8]>,
     /// Bytes of its body.
     pub body_len: u64,
-    /// Is it a reply that the server computed?
+    /// Is the entry dynamic?
     pub is_dynamic: bool,
     /// Hits since the last look.
     pub uses: u32,

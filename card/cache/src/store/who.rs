@@ -3,9 +3,9 @@
 //!
 //! Clients are told apart by the address that they connect from; behind a proxy, where all connect
 //! from its address, by those that it says. A client who makes addresses up is several clients, as
-//! one who has several addresses is. What he has the server say so is an answer for those who send
-//! the same fields from the same address as he ([`Signs::class`](nicache_http::Signs::class)), and
-//! nobody else.
+//! one who has several addresses is. What such a client has the server say is an answer for those
+//! who send the same fields from the same address ([`Signs::class`](nicache_http::Signs::class)),
+//! and nobody else.
 
 use nicache_coherence::Rule;
 use nicache_http::Tokens;
@@ -23,15 +23,15 @@ pub enum Executor {
     Card,
 }
 
-/// The proxy that a client comes through, as far as his request shows one.
+/// The proxy that a client comes through, as far as its request shows one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proxy {
     /// There is none.
     #[default]
     Absent,
-    /// It connects from an address that the card can ask from, too.
+    /// The proxy connects from an address that the card can ask from, too.
     Here,
-    /// It connects from another address: the card cannot ask as he does.
+    /// The proxy connects from another address: the card cannot ask as the client does.
     Beyond,
 }
 
@@ -42,12 +42,12 @@ pub struct Who {
     pub by: Executor,
     /// Addresses that a proxy has said, and identifiers of the request.
     pub tokens: Tokens,
-    /// What he comes through.
+    /// What the client comes through.
     pub proxy: Proxy,
 }
 
 impl Who {
-    /// Is it certainly somebody else?
+    /// Is this certainly somebody else?
     pub fn is_other(&self, other: &Self) -> bool {
         use Executor::{Bearer, Card, Client};
         let is_apart = self.tokens.are_apart(&other.tokens) || !Rule::Marks.holds();
@@ -94,12 +94,12 @@ mod tests {
         assert!(!first.is_other(&who(Client, 1, &[("X-Forwarded-For", "198.51.100.1")])));
         assert!(
             !first.is_other(&who(Client, 2, &[("X-Real-IP", "198.51.100.1")])),
-            "by whatever way he comes"
+            "by whatever way the client comes"
         );
         assert!(!first.is_other(&plain), "the other one may be the same");
         assert!(
             !first.is_other(&who(card, 1, &[("X-Forwarded-For", "198.51.100.1")])),
-            "he has guessed the card's"
+            "the client has guessed the card's"
         );
         // What a page may repeat.
         let marked = who(Client, 1, &[("X-Request-Id", "4bf92f35")]);

@@ -1,5 +1,5 @@
 //! Pages that are purged more often than they are used: not worth the server's work for the card,
-//! and left alone for a while (the "too dynamic" files of bos2009).
+//! and put aside for a while (the "too dynamic" files of bos2009).
 //!
 //! A purge is *wasted* if the entry had fewer than [`HITS_MIN`] hits since the server last said it;
 //! so is a try to have the page again that comes to nothing, because something has changed
@@ -17,7 +17,7 @@ use super::remembered::Remembered;
 
 /// An entry costs the server one request more than no entry: below this many hits it saved nothing.
 const HITS_MIN: u32 = 2;
-/// Wasted purges in a row after which a page is left alone.
+/// Wasted purges in a row after which a page is put aside.
 const WASTED_MAX: u8 = 4;
 const FIRST: Duration = Duration::from_secs(2);
 const DOUBLINGS_MAX: u32 = 6;
@@ -30,7 +30,7 @@ const PAGES_MAX: usize = 4096;
 struct Page {
     wasted: u8,
     times: u32,
-    left_alone_until: Time,
+    put_aside_until: Time,
     tried: Option<Time>,
 }
 
@@ -44,17 +44,17 @@ impl Worth {
         Self { pages: Remembered::new(PAGES_MAX) }
     }
 
-    /// Is the page left alone now?
-    pub(super) fn is_left_alone(&self, key: &Key, now: Time) -> bool {
-        self.left_alone_until(key).is_some_and(|until| now < until)
+    /// Is the page put aside now?
+    pub(super) fn is_put_aside(&self, key: &Key, now: Time) -> bool {
+        self.put_aside_until(key).is_some_and(|until| now < until)
     }
 
-    /// Until when it is left alone; may be over.
-    pub(super) fn left_alone_until(&self, key: &Key) -> Option<Time> {
-        self.pages.get(key).map(|page| page.left_alone_until)
+    /// Until when the page is put aside; may be over.
+    pub(super) fn put_aside_until(&self, key: &Key) -> Option<Time> {
+        self.pages.get(key).map(|page| page.put_aside_until)
     }
 
-    /// An entry is purged after so many hits. True if its page is left alone from now on.
+    /// An entry is purged after so many hits. True if its page is put aside from now on.
     pub(super) fn note_purge(&mut self, key: &Key, hits: u32, now: Time) -> bool {
         if hits >= HITS_MIN {
             self.pages.forget(key);
@@ -66,12 +66,12 @@ impl Worth {
             return false;
         }
         page.wasted = 0;
-        page.left_alone_until = now + FIRST * (1 << page.times.min(DOUBLINGS_MAX));
+        page.put_aside_until = now + FIRST * (1 << page.times.min(DOUBLINGS_MAX));
         page.times += 1;
         true
     }
 
-    /// A try to have the page again came to nothing. True if it is left alone from now on.
+    /// A try to have the page again came to nothing. True if it is put aside from now on.
     pub(super) fn note_try(&mut self, key: &Key, now: Time) -> bool {
         let page = self.pages.get_or_insert(*key, Page::default);
         if page.tried.is_some_and(|tried| now < tried + TRY) {
@@ -98,27 +98,25 @@ mod tests {
             }
             now += TRY;
         }
-        assert!(worth.note_try(&KEY, now) && worth.is_left_alone(&KEY, now));
+        assert!(worth.note_try(&KEY, now) && worth.is_put_aside(&KEY, now));
     }
 
-    /// Purges in a row, without hits, until the page is left alone.
+    /// Purges in a row, without hits, until the page is put aside.
     fn wear_out(worth: &mut Worth, now: Time) {
         for _ in 1..WASTED_MAX {
-            assert!(!worth.note_purge(&KEY, HITS_MIN - 1, now) && !worth.is_left_alone(&KEY, now));
+            assert!(!worth.note_purge(&KEY, HITS_MIN - 1, now) && !worth.is_put_aside(&KEY, now));
         }
-        assert!(worth.note_purge(&KEY, 0, now) && worth.is_left_alone(&KEY, now));
+        assert!(worth.note_purge(&KEY, 0, now) && worth.is_put_aside(&KEY, now));
     }
 
     #[test]
-    fn a_page_that_is_never_used_is_left_alone_for_longer_and_longer() {
+    fn a_page_that_is_never_used_is_put_aside_for_longer_and_longer() {
         let mut worth = Worth::new();
         let mut now = Time(1);
         for times in 0..10 {
             wear_out(&mut worth, now);
             let over = now + FIRST * (1 << times.min(DOUBLINGS_MAX));
-            assert!(
-                worth.is_left_alone(&KEY, Time(over.0 - 1)) && !worth.is_left_alone(&KEY, over)
-            );
+            assert!(worth.is_put_aside(&KEY, Time(over.0 - 1)) && !worth.is_put_aside(&KEY, over));
             now = over;
         }
     }
@@ -131,7 +129,7 @@ mod tests {
         assert!(!worth.note_purge(&KEY, HITS_MIN, later));
         wear_out(&mut worth, later);
         // As the first time.
-        assert!(!worth.is_left_alone(&KEY, later + FIRST));
+        assert!(!worth.is_put_aside(&KEY, later + FIRST));
     }
 
     #[test]
@@ -143,6 +141,6 @@ mod tests {
             worth.note_purge(&Key(key), 0, Time(1));
         }
         assert_eq!(worth.pages.len(), (PAGES_MAX, PAGES_MAX));
-        assert!(!worth.is_left_alone(&KEY, Time(1)));
+        assert!(!worth.is_put_aside(&KEY, Time(1)));
     }
 }

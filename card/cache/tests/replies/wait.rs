@@ -47,7 +47,10 @@ fn who_comes_while_the_server_works_waits_and_not_for_long() {
     cache.pass(1);
     cache.forward(9, "/p").expect("a fill");
     assert!(cache.may_collapse(None, "/p") && !cache.may_collapse(None, "/q"));
-    assert!(!cache.may_collapse(Some(&before), "/p"), "he has waited for another one already");
+    assert!(
+        !cache.may_collapse(Some(&before), "/p"),
+        "the client has waited for another one already"
+    );
     let now = cache.now;
     let wait = cache.wait(1, now, None, FIRST);
     assert_eq!(wait, Wait { since: now, due: now + 30 * MS, collapsed: Some(Miss::Uri) });
@@ -61,7 +64,7 @@ fn who_comes_while_the_server_works_waits_and_not_for_long() {
     assert_eq!(
         (cache.counters.waits, cache.counters.waits_collapsed),
         (1, 1),
-        "he is counted once"
+        "the client is counted once"
     );
     cache.pass(219);
     assert!(cache.may_collapse(Some(&again), "/p"));
@@ -227,7 +230,7 @@ fn any_awaited() -> impl Strategy<Value = Awaited> {
 }
 
 proptest! {
-    /// Whoever comes, whatever he waits for and whoever is let through: each is looked at in time,
+    /// Whoever comes, whatever they wait for and whoever is let through: each is looked at in time,
     /// never at once again, and gone after 6 s.
     #[test]
     fn nobody_waits_for_ever(arrivals in prop::collection::vec((0u64..500, any_awaited()), 1..20)) {

@@ -7,6 +7,6 @@ use nicache_http::{OriginKey, UriKey};
 pub(crate) struct Changing {
     /// The host that it names.
     pub origin: OriginKey,
-    /// Its target.
+    /// The resource's target.
     pub uri: UriKey,
 }

@@ -100,7 +100,7 @@ pub(crate) enum ReplyTracking {
 
 /// The host's side.
 pub(crate) struct HostSide {
-    /// Its state.
+    /// The state of the host's side.
     pub phase: HostPhase,
     /// Sends the client's requests, host-facing.
     pub sender: Sender,
@@ -123,7 +123,7 @@ pub(crate) struct HostSide {
 
 /// A tracked connection.
 pub(crate) struct Flow {
-    /// Its ends.
+    /// The connection's ends.
     pub key: FlowKey,
     /// MAC that the client's frames come from.
     pub client_mac: Mac,
@@ -227,9 +227,9 @@ pub(crate) struct Flow {
     pub last_hit: Option<Time>,
     /// SYN-ACKs, of the card or the host, that have gone to the client.
     pub syn_ack_tries: u8,
-    /// It is written down that the connection is lost with this card.
+    /// The ledger says that the connection is lost with this card.
     pub in_ledger: bool,
-    /// Its place with L0 ([`crate::l0`]); what the numbers say is from before then.
+    /// The connection's place with L0 ([`crate::l0`]); what the numbers say is from before then.
     pub loan: Option<u32>,
     /// L0 has found that the client is not on this machine.
     pub is_elsewhere: bool,

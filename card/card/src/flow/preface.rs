@@ -26,9 +26,9 @@ pub(crate) enum FlowPreface {
 /// A header that is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeptPreface {
-    /// Its version.
+    /// The header's version.
     pub version: ProxyVersion,
-    /// Does it name a client?
+    /// Does the header name a client?
     pub is_named: bool,
     /// When it came.
     pub since: Time,

@@ -13,12 +13,12 @@ const FRAME_COST_BYTES: u32 = 4096;
 /// Where a flow stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It has nothing to send, or sends at once.
+    /// The flow has nothing to send, or sends at once.
     #[default]
     No,
-    /// It is to be put in line.
+    /// The flow is to be put in line.
     Wanted,
-    /// It is in line.
+    /// The flow is in line.
     Waiting,
 }
 

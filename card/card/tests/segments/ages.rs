@@ -328,7 +328,7 @@ fn an_entry_that_has_lapsed_comes_back_for_those_who_want_a_part() {
     }
 }
 
-/// Each time that an entry has lapsed the first who asks takes the reply as slowly as he can.
+/// Each time that an entry has lapsed the first who asks takes the reply as slowly as possible.
 #[test]
 fn an_entry_that_has_lapsed_comes_back_although_who_asks_reads_slowly() {
     for class in [Class::Static, Class::Dynamic] {

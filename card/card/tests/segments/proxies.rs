@@ -57,7 +57,7 @@ impl Site {
         (head.contains(" 200 ").then(|| body.to_owned()), is_hit)
     }
 
-    /// Another visitor behind the proxy each time, as Caddy and nginx pass him on, and a load
+    /// Another visitor behind the proxy each time, as Caddy and nginx pass it on, and a load
     /// balancer that counts.
     fn visit(&mut self, more: &str) -> (Option<String>, bool) {
         let fields = self.fields(more);
@@ -92,7 +92,7 @@ fn hits(site: &mut Site, count: usize, mut visit: impl FnMut(&mut Site) -> bool)
 fn pages_become_hits_behind_a_proxy() {
     let mut site = Site::new(|_, _| Some("for all".to_owned()));
     assert!(hits(&mut site, 40, |site| site.visit("X-Forwarded-Proto: https\r\n").1) >= 36);
-    // Each through the proxy by himself, and those who come directly as a class of their own.
+    // Each through the proxy alone, and those who come directly as a class of their own.
     let direct = hits(&mut site, 10, |site| {
         site.number += 1;
         site.ask([10, 0, 1, site.number as u8], "X-Forwarded-Proto: https\r\n").1
@@ -155,8 +155,8 @@ fn made_up_fields_gain_nothing() {
         })
     };
     let mut site = Site::new(says);
-    // One client is several, by what he says, and sends the same identifiers as the card, as far as
-    // he can guess them.
+    // One client is several, by what it says, and sends the same identifiers as the card, as far as
+    // it can guess them.
     for number in 0..40 {
         let (body, _) =
             site.ask([10, 0, 0, 66], &format!("X-Client-IP: 203.0.113.{:03}\r\n", number + 100));

@@ -1,5 +1,5 @@
 //! Many clients of several classes ask for one page at the same time, while it changes: nobody is
-//! told what was no longer true when he asked, nor what is for somebody else.
+//! told what was no longer true when they asked, nor what is for somebody else.
 
 use std::collections::HashMap;
 
@@ -276,7 +276,7 @@ proptest! {
         // At rest the card answers each class, when what was purged too often is no longer left
         // alone. Where the server tells classes apart that takes long.
         race.script.poll_once_after(std::time::Duration::from_secs(600));
-        // This visitor's look may be the one purge too many, and the page be left alone once more.
+        // This visitor's look may be the one purge too many, and the page be put aside once more.
         race.ask(0, 0);
         race.finish();
         race.script.poll_once_after(std::time::Duration::from_secs(600));

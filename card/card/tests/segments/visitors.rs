@@ -341,7 +341,7 @@ fn a_page_that_changes_before_anybody_comes_costs_no_more_than_its_visitors() {
     assert!(site.of_page[1] <= 30 + 4, "{:?}", site.of_page);
 }
 
-/// One page, one client, from his first visit on. What the program writes down while it works is
+/// One page, one client, from its first visit on. What the program writes down while it works is
 /// read by others that work at the same time.
 #[test]
 fn a_client_who_comes_back_now_and_then_gets_hits() {

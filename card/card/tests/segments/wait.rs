@@ -193,8 +193,8 @@ fn the_reply_to_one_that_was_overtaken_is_not_kept() {
 }
 
 /// Something changes during each execution, so no reply may be kept. Those who were there
-/// before the second one began have its reply, as it is that of the first; those who came later do
-/// not.
+/// before the second one began have its reply, because it is that of the first; those who came
+/// later do not.
 #[test]
 fn a_reply_that_is_not_kept_is_shared_with_those_who_had_asked_before() {
     for reason in [RefusalReason::Changed, RefusalReason::Dirty] {

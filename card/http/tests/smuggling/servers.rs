@@ -166,7 +166,7 @@ impl Server {
     }
 
     /// Sends the bytes in one piece, and reads until as many `replies` have come, the server
-    /// closes, or it says nothing for a while. `heads`: which replies have no content, since they
+    /// closes, or it says nothing for a while. `heads`: which replies have no content, because they
     /// are to HEAD.
     pub(crate) fn talk(&self, bytes: &[u8], heads: &[bool]) -> Talk {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();

@@ -129,11 +129,11 @@ pub struct AckInfo {
 /// Why an acknowledgment was not acceptable; nothing was changed by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AckError {
-    /// It covers bytes never sent: answer with an acknowledgment and drop the segment (RFC 9293
-    /// section 3.10.7.4).
+    /// The acknowledgment covers bytes never sent: answer with an acknowledgment and drop the
+    /// segment (RFC 9293 section 3.10.7.4).
     Unsent,
-    /// It lies more than the largest window in the past: send a challenge acknowledgment and drop
-    /// the segment (RFC 5961 section 5.2).
+    /// The acknowledgment lies more than the largest window in the past: send a challenge
+    /// acknowledgment and drop the segment (RFC 5961 section 5.2).
     TooOld,
 }
 
@@ -178,14 +178,14 @@ pub struct Transmit {
     pub kind: TransmitKind,
     /// The ECN field of its packets (RFC 3168 section 5).
     pub ecn: Codepoint,
-    /// Its first segment has CWR (RFC 3168 section 6.1.2).
+    /// The frame's first segment has CWR (RFC 3168 section 6.1.2).
     pub cwr: bool,
 }
 
 /// Effect of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutOutcome {
-    /// It was not time yet, or there was nothing to do.
+    /// The timeout was not due yet, or there was nothing to do.
     Nothing,
     /// There may be something to send: poll.
     Armed,

@@ -117,7 +117,7 @@ pub struct LoanTimestamps {
 /// A reply that is published.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply<'a> {
-    /// Its request, byte for byte; at most [`HEAD_BYTES_MAX`].
+    /// The reply's request, byte for byte; at most [`HEAD_BYTES_MAX`].
     pub head: &'a [u8],
     /// Head and body; at most [`L0::reply_bytes_max`].
     pub bytes: &'a [u8],

@@ -143,7 +143,7 @@ fn install_by_apt() -> Result<()> {
 
 fn install_by_npm() -> Result<()> {
     std::fs::create_dir_all(CACHE).with_context(|| format!("cannot make {CACHE}"))?;
-    // Made aside and renamed when it is whole, since another may do the same at this moment.
+    // Made aside and renamed when it is whole, because another may do the same at this moment.
     let folder = tempfile::Builder::new().prefix("express-").tempdir_in(CACHE)?;
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let mut npm = Command::new("npm");

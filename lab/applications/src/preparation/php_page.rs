@@ -225,7 +225,7 @@ fn decided(marker: &str) -> String {
     format!("<!DOCTYPE html>\n<title>A choice</title>\n<p>Chosen: {marker}</p>\n")
 }
 
-/// Another file, and a row that says so. The one before stays, as a server may be reading it.
+/// Another file, and a row that says so. The one before stays, because a server may be reading it.
 fn by_decision(folder: &Folder, database: &MariaDb) -> Edit {
     let (files, database) = (folder.join("decided"), database.clone());
     Edit::new("sql-decision", "/decided.php", "Chosen: ", move |marker| {

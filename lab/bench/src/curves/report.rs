@@ -85,8 +85,8 @@ pub struct RateCell {
     pub replies_per_s: Spread,
     /// From the connection's beginning to the last byte: medians of the rounds.
     pub time: TimeSummary,
-    /// Share of the arrivals that were refused, since as many connections as are allowed were under
-    /// way, 0 to 1.
+    /// Share of the arrivals that were refused, because as many connections as are allowed were
+    /// under way, 0 to 1.
     pub refused: f64,
     /// Connections that failed.
     pub failed: u64,

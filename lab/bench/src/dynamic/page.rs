@@ -5,7 +5,7 @@ use std::path::Path;
 use nicache_applications::Application;
 use serde::{Deserialize, Serialize};
 
-/// A page that the server computes.
+/// A dynamic page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Page {
@@ -72,7 +72,7 @@ impl Page {
         }
     }
 
-    /// Connections of the load. WordPress computes some ten pages per second; more connections
+    /// Connections of the load. WordPress makes some ten pages per second; more connections
     /// would only wait longer.
     pub fn connections(self) -> u32 {
         match self {

@@ -48,7 +48,7 @@ use crate::wire::{LOAD_MAX, SERVER_CPU, check_machine, kernel, versions};
 /// How long one transfer may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How often a repetition that the card did not see through is tried: writers elsewhere on the
-/// machine can purge by chance, since sources share slots.
+/// machine can purge by chance, because sources share slots.
 const TRIES: usize = 3;
 
 /// What to measure.

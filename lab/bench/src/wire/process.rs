@@ -65,8 +65,8 @@ impl Process {
         Ok(Self { child, enclosure, log: log.to_owned(), program: argv[0].clone() })
     }
 
-    /// Who is asked to end: of an enclosed program the program itself, since `unshare` waits for it
-    /// and does not hear.
+    /// Who is asked to end: of an enclosed program the program itself, because `unshare` waits for
+    /// it and does not hear.
     fn listener(&self) -> Pid {
         let list = format!("/proc/{0}/task/{0}/children", self.child.id());
         let first = || {

@@ -46,7 +46,7 @@ pub struct Setting {
     pub load_before: f64,
     /// Whether that was too much for figures that mean something.
     pub busy: bool,
-    /// Measurements that were made again, since the card did not answer every request of them.
+    /// Measurements that were made again, because the card did not answer every request of them.
     pub repeated: u32,
 }
 

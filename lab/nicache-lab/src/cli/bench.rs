@@ -90,7 +90,8 @@ pub(crate) enum BenchCommand {
 
 const BENCH_KIM_EXAMPLES: &str = "Examples:
   sudo nicache bench kim --quick access.log.gz
-  sudo nicache bench kim --save kim.json --figure kim.svg epa-http.txt.zst nasa.txt.zst blog.tsv.zst
+  sudo nicache bench kim --save kim.json --figure kim.svg \\
+    epa-http.txt.zst nasa.txt.zst blog.tsv.zst
 
 Needs root, two CPUs and a quiet machine; takes about 3 minutes a log in full.";
 

@@ -182,7 +182,7 @@ pub(crate) struct ProveArgs {
 /// Kinds of hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HitKind {
-    /// Of pages that the server computed.
+    /// Of dynamic pages.
     Dynamic,
     /// Of files, too.
     Any,

@@ -28,7 +28,7 @@ pub(crate) struct TraceOptions {
     pub first: Option<u64>,
 
     /// Leave out what programs make: targets with a query, .php, .cgi and the like. A card caches
-    /// such pages too, as it sees when they change
+    /// such pages too, because it sees when they change
     #[arg(long, help_heading = "Trace")]
     pub static_only: bool,
 }

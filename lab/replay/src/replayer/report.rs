@@ -88,8 +88,8 @@ pub struct ReplayerReport {
     pub errors: ErrorCounts,
     /// Requests of sessions that were given up after an error.
     pub unanswered: u64,
-    /// Open loop: sessions that began more than 10 ms after their time, since all connections were
-    /// taken or the replayer could not keep up. Their latencies count from their time.
+    /// Open loop: sessions that began more than 10 ms after their time, because all connections
+    /// were taken or the replayer could not keep up. Their latencies count from their time.
     pub late_sessions: u64,
     /// Seconds from the begin of the first replayer to the end of the last one.
     pub seconds: f64,

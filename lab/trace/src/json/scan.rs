@@ -1,8 +1,8 @@
 //! Walks over JSON (RFC 8259) without making anything of it.
 //!
-//! Taken is more than JSON: strings need not be UTF-8, since nginx writes bytes above 0x7f as they
-//! came; and a value without quotes may be anything up to the next delimiter, since a variable of
-//! nginx without a value is `-` or nothing.
+//! Taken is more than JSON: strings need not be UTF-8, because nginx writes bytes above 0x7f as
+//! they came; and a value without quotes may be anything up to the next delimiter, because a
+//! variable of nginx without a value is `-` or nothing.
 
 use memchr::memchr2;
 

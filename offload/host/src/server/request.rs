@@ -67,7 +67,7 @@ pub fn parse<'b>(bytes: &'b [u8], keys: &KeyConfig) -> Parsed<'b> {
             extent: Extent::Head { len, body, method, keep_alive, expects_continue },
             ..
         } => {
-            // Who is refused before he sends the content need not send it (RFC 9110 section
+            // A client refused before it sends the content need not send it (RFC 9110 section
             // 10.1.1): nobody knows what follows.
             (len, body, method, keep_alive && !(expects_continue && body > 0))
         }

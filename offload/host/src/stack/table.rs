@@ -54,7 +54,7 @@ nicache_counters::counters! {
         gave_up as "connections_gave_up": "Connections whose client was silent for too long.",
         too_slow as "connections_too_slow": "Connections whose client read too slowly, or kept its window closed.",
         half_open_evicted: "Connections forgotten before their handshake was complete, for another one.",
-        challenges_refused: "Challenge acknowledgments not sent, as there were too many.",
+        challenges_refused: "Challenge acknowledgments not sent, because there were too many.",
     }
 }
 

@@ -110,7 +110,7 @@ impl Client {
         let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes]);
         let mut socket = Socket::new(buffer(RECEIVE_BYTES), buffer(SEND_BYTES));
         socket.set_nagle_enabled(false);
-        // A reset that is lost is not repeated: who only waits hears of it when he asks.
+        // A reset that is lost is not repeated: a client that only waits hears of it when it asks.
         socket.set_keep_alive(Some(KEEP_ALIVE));
         if self.timestamps {
             socket.set_tsval_generator(Some(|| STAMP_MS.get()));

@@ -429,7 +429,7 @@ impl Wire {
     fn deliver(&mut self, burst: &mut Burst, client: &mut Client) -> usize {
         let frames = self.end.receive(burst).unwrap();
         for frame in burst.iter() {
-            // What contradicts itself is dropped, as a real wire has no such frames.
+            // What contradicts itself is dropped, because a real wire has no such frames.
             let _ =
                 send_with_fallback(&mut self.cut.0, &[IoSlice::new(frame.data())], frame.offload());
             while self.cut.1.receive(&mut self.segments).unwrap() > 0 {

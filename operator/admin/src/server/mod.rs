@@ -38,7 +38,7 @@ pub enum AdminError {
          asks for one), or add --admin-anyone if that is meant"
     )]
     NotLoopback(SocketAddr),
-    /// The address is not to be had.
+    /// The address is not available.
     #[error("cannot listen on {address} (--admin): {error}")]
     Bind {
         /// Which address it is.

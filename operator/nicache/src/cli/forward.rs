@@ -126,7 +126,7 @@ pub(crate) struct ForwardArgs {
 /// What else to do about forwarding.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ForwardCommand {
-    /// Say whether a file is right for this machine, and what it comes to; nothing is changed
+    /// Check whether a file suits this machine, without changing anything
     Check(ForwardCheckArgs),
     /// Say what a running forwarder knows of an address: its connections, translation, back end,
     /// route, and what becomes of its packets

@@ -357,7 +357,7 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
         keys = keys
             .separate_by(header)
             .ok()
-            .with_context(|| format!("--vary {header}: no header name, or one too many"))?;
+            .with_context(|| format!("--vary {header}: not a header name, or too many headers"))?;
     }
     for path in &setup.paths {
         keys = keys.add_path(path.pattern()?, &path.ignore_cookie)?;

@@ -39,7 +39,7 @@ pub(super) fn execute() -> Result<ExitCode> {
     let started = match &setup.preload {
         None => start_kernel(&setup, server_netns).map_err(|error| {
             let error = anyhow!(
-                "{error:#}; where that is not to be had, `nicache run --watch preload` watches without it, but what programs change that \
+                "{error:#}; where that is not available, `nicache run --watch preload` watches without it, but what programs change that \
                  are neither the server's nor run by `nicache follow` shows only after --recheck"
             );
             error.to_string()

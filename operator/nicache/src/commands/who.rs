@@ -9,7 +9,7 @@ use crate::cli::WhoArgs;
 use crate::control::{Request, Response, ask, unexpected};
 use crate::numbers::grouped;
 
-/// Says which pages a change of a file, a directory or a table would purge.
+/// Says which pages a change of a file, a folder or a table would purge.
 pub(super) fn execute(arguments: &WhoArgs) -> Result<ExitCode> {
     let source = source(&arguments.source)?;
     let Response::Who(report) =
@@ -41,7 +41,7 @@ pub(super) fn execute(arguments: &WhoArgs) -> Result<ExitCode> {
 /// A table, or a path made absolute: one with a slash in it, or the name of a file that is here.
 fn source(text: &str) -> Result<String> {
     if text.is_empty() {
-        bail!("the name of a file, a directory or a table is needed");
+        bail!("the name of a file, a folder or a table is needed");
     }
     if !text.contains('/') && !Path::new(text).exists() {
         return Ok(text.to_owned());

@@ -153,7 +153,7 @@ fn render_meeting(text: &mut String, meeting: &MeetingReport, told: &mut Vec<&st
         }
         _ => String::new(),
     };
-    let left = meeting.left_alone_ms.map_or(0, |left| left.div_ceil(1000));
+    let left = meeting.put_aside_ms.map_or(0, |left| left.div_ceil(1000));
     let says = match &*meeting.meets {
         "hit" => format!("is answered by the card{queues}"),
         "other_class" => format!(
@@ -169,12 +169,12 @@ fn render_meeting(text: &mut String, meeting: &MeetingReport, told: &mut Vec<&st
         }
         "differs" => {
             format!(
-                "goes to the server: its replies differ although nothing has changed; left alone for {left} s more"
+                "goes to the server: its replies differ although nothing has changed; put aside for {left} s more"
             )
         }
         "not_worth" => {
             format!(
-                "goes to the server: the page is dropped before it is used; left alone for {left} s more"
+                "goes to the server: the page is dropped before it is used; put aside for {left} s more"
             )
         }
         "absent" => "goes to the server: no reply to it is kept".to_owned(),

@@ -38,7 +38,7 @@ pub(crate) fn older_cards(files: Vec<OwnedFd>) -> Result<(Vec<OlderCard>, OwnedF
 }
 
 /// Waits until the older no longer reads its ports: until it says so, or has ended. However long it
-/// takes, as each of two who read a port would have half of each connection.
+/// takes, because each of two who read a port would have half of each connection.
 pub(crate) fn wait_for(older: &OwnedFd) {
     while poll(&mut [PollFd::new(older, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }

@@ -12,14 +12,18 @@ use super::{AdminAddress, LogFormat, Milliseconds, Size};
 /// What the help ends with.
 pub(crate) const NFS_EXAMPLES: &str = "Examples:
   sudo nicache nfs --demo
-  sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --mkfs --export '/data 10.0.0.0/8(rw)'
-  sudo nicache nfs iscsi://10.0.0.5,10.0.1.5/iqn.2026-11.com.example:disk/1 --chap /etc/nicache/chap \\
-    --export '/data 10.0.0.0/8(rw,sync) *(ro)' --export '/home=home 10.0.0.7(rw,no_root_squash)' --memory 2G
-  sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --export '/www=www 10.0.0.7(rw)' --http 80=/www
+  sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --mkfs \\
+    --export '/data 10.0.0.0/8(rw)'
+  sudo nicache nfs iscsi://10.0.0.5,10.0.1.5/iqn.2026-11.com.example:disk/1 --memory 2G \\
+    --chap /etc/nicache/chap --export '/data 10.0.0.0/8(rw,sync) *(ro)' \\
+    --export '/home=home 10.0.0.7(rw,no_root_squash)'
+  sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --http 80=/www \\
+    --export '/www=www 10.0.0.7(rw)'
   nicache nfs --discover 10.0.0.5
 
 On a client:
-  mount -t nfs -o vers=3,proto=tcp,nolock,port=2049,mountport=2049,mountproto=tcp SERVER:/data /mnt
+  mount -t nfs -o vers=3,proto=tcp,nolock,port=2049,mountport=2049,mountproto=tcp \\
+    SERVER:/data /mnt
 
 An export is NAME[=FOLDER] [CLIENT[(OPTION,...)] ...], as in exports(5): FOLDER is a folder of \
 the unit (default: all of it), CLIENT an address, a network or *; without one only this machine \
@@ -47,8 +51,8 @@ pub(crate) struct NfsOptions {
     pub export: Vec<ExportLine>,
 
     /// Serve a folder of the unit by HTTP, too, out of the same cache: 80=/www, 127.0.0.1:8080.
-    /// Only what everybody may read is; nothing leads out of the folder, and links are not
-    /// followed. Repeatable
+    /// Only files that everybody may read are served; nothing leads out of the folder, and links
+    /// are not followed. Repeatable
     #[arg(long, value_name = "[ADDR:]PORT[=FOLDER]")]
     pub http: Vec<WebLine>,
 
@@ -127,7 +131,7 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "SIZE")]
     pub dirty: Option<Size>,
 
-    /// Which way payload takes: nicache (by reference), original (by the kernel's page cache, as
+    /// How payload travels: nicache (by reference), original (by the kernel's page cache, as
     /// other servers do), baseline (zeroes instead of payload, to measure the rest; only with
     /// --demo)
     #[arg(long, value_name = "WAY", default_value = "nicache")]

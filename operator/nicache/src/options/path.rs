@@ -109,14 +109,14 @@ impl PathOptions {
         }
         self.pattern()?;
         self.settings(general)?;
-        let computed = [
+        let dynamic_only = [
             ("masks", !self.masks.is_empty()),
             ("mask-headers", !self.mask_headers.is_empty()),
             ("share-private", self.share_private),
             ("share-no-store", self.share_no_store),
             ("drop-set-cookie", !self.drop_set_cookie.is_empty()),
         ];
-        let first = computed.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key);
+        let first = dynamic_only.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key);
         let other = first
             .or_else(|| self.recheck.map(|_| "recheck"))
             .or_else(|| self.recheck_max.map(|_| "recheck-max"));

@@ -66,7 +66,7 @@ pub(crate) struct WireOptions {
     pub interface: String,
     /// The server's addresses.
     pub addresses: Vec<Network>,
-    /// Its default routes.
+    /// The server's default routes.
     pub gateways: Vec<IpAddr>,
     /// By what the card is on the interface.
     pub port: PortKind,
@@ -177,7 +177,7 @@ impl RunOptions {
             }
         }
         // What a server that runs already has read before is not known, so what its programs
-        // compute is not kept.
+        // make is not kept.
         plan.rechecks.first = Milliseconds(0);
         for path in &mut plan.paths {
             path.recheck = path.recheck.map(|_| Milliseconds(0));
@@ -253,7 +253,7 @@ impl RunOptions {
         }
         if plan.watch == WatchKind::Preload && !plan.rechecks.wants_dynamic() {
             bail!(
-                "recheck: 0 caches files alone, for which --watch preload cannot vouch; leave it away, or use --watch kernel"
+                "recheck: 0 caches files alone, for which --watch preload cannot vouch; omit it, or use --watch kernel"
             );
         }
         if self.recheck_max.is_some_and(|most| most < plan.rechecks.first) {
@@ -285,7 +285,7 @@ impl RunOptions {
         for header in &plan.vary {
             let separated = keys.separate_by(header).ok();
             keys = separated.with_context(|| {
-                format!("vary: `{header}` is not a name of a header, or one too many")
+                format!("vary: `{header}` is not a header name, or there are too many headers")
             })?;
         }
         for header in &plan.ignore_headers {

@@ -20,7 +20,7 @@ pub(crate) struct Rechecks {
 }
 
 impl Rechecks {
-    /// Are replies kept that the server computed?
+    /// Are dynamic replies kept?
     pub(crate) fn wants_dynamic(self) -> bool {
         self.first.0 > 0
     }

@@ -64,8 +64,8 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck_max: Option<Milliseconds>,
 
-    /// Who watches what the server reads and who changes it: the kernel, for whom nicache needs to
-    /// load eBPF programs, or a library that is loaded into the server's programs (preload), which
+    /// Who watches what the server reads and who changes it: the kernel, into which nicache loads
+    /// eBPF programs, or a library that is loaded into the server's programs (preload), which
     /// needs no privilege but does not see what other programs change: that shows after --recheck,
     /// of which preload allows at most 1s, unless they are run by `nicache follow` [default:
     /// kernel]

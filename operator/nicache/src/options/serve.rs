@@ -12,8 +12,8 @@ use super::{AdminAddress, LogFormat, PolicyKind, Publish, Size, Subnet};
 /// Settings of `nicache serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeOptions {
-    /// The folder whose files are served. Only what everybody may read is; neither `..` nor a link
-    /// leads out of it
+    /// The folder whose files are served. Only files that everybody may read are served;
+    /// neither `..` nor a link leads out of it
     #[arg(value_name = "DIR")]
     pub root: PathBuf,
 
@@ -31,7 +31,7 @@ pub(crate) struct ServeOptions {
     )]
     pub cards: u16,
 
-    /// Which block goes when a card's memory is full
+    /// Which block to evict when a card's memory is full
     #[arg(long, value_enum, default_value = "lru")]
     pub policy: PolicyKind,
 

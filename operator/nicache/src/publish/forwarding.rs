@@ -127,7 +127,7 @@ impl Forwarding {
     }
 }
 
-/// Removes the files of other network namespaces that nobody holds, since a namespace made later
+/// Removes the files of other network namespaces that nobody holds, because a namespace made later
 /// may get the same number.
 fn remove_leftovers(own: &Path, prefix: &str) {
     for entry in std::fs::read_dir(run_folder()).into_iter().flatten().flatten() {

@@ -133,7 +133,7 @@ fn forward_lines(source: impl std::io::Read + Send + 'static, lines: mpsc::Sende
     std::thread::spawn(move || {
         for line in BufReader::new(source).lines().map_while(Result::ok) {
             if lines.send(line).is_err() {
-                // Nobody asks any more, but a full pipe would stop nft.
+                // Nobody asks any longer, but a full pipe would stop nft.
                 continue;
             }
         }

@@ -20,11 +20,11 @@ use crate::options::{CoherenceKind, LogFormat, PolicyKind, RouteKind, Segmentati
 pub(crate) struct FirmwareSetup {
     /// Form of log lines.
     pub log_format: LogFormat,
-    /// Its number.
+    /// The card's number.
     pub card: u16,
     /// Bytes of its cache.
     pub cache_bytes: u32,
-    /// Its ports.
+    /// The card's ports.
     pub ports: Vec<PortSetup>,
     /// The modelled bus, as its option is spelled.
     pub bus: Option<String>,

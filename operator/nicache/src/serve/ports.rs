@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 
 /// A port that cannot be used as it is.
 pub(super) struct Unfit {
-    /// Its number.
+    /// The port's number.
     pub port: usize,
     /// Why the port cannot be used.
     pub error: anyhow::Error,

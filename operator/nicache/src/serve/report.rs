@@ -10,7 +10,7 @@ use super::messages::HostReport;
 /// A running `nicache serve`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServeStatus {
-    /// Its name.
+    /// The name of the running `nicache serve`.
     pub name: String,
     /// Process number of the supervisor.
     pub pid: u32,

@@ -91,7 +91,7 @@ impl Shared {
             if left.is_zero() {
                 bail!("the host process does not answer");
             }
-            // Looked at often, as the answer is not counted under the lock.
+            // Looked at often, because the answer is not counted under the lock.
             let slice = left.min(Duration::from_millis(20));
             status =
                 self.answered.wait_timeout(status, slice).expect("no holder of this lock panics").0;

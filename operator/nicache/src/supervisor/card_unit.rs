@@ -117,7 +117,7 @@ impl CardPorts {
                 });
                 if let Err(error) = standing.steering()?.end_term(lost) {
                     tracing::error!(
-                        "until the next card only new connections pass, as the kernel took no list of those that are lost: {error}"
+                        "until the next card only new connections pass, because the kernel took no list of those that are lost: {error}"
                     );
                 }
                 Ok(Passing::in_kernel())
@@ -301,7 +301,7 @@ impl CardUnit {
         self.bond.tell_watcher(watch);
         if is_told && self.setup.l0 {
             tracing::warn!(
-                "hits are not answered in the kernel, as this card was there before the watcher: `nicache upgrade` starts one for which they are"
+                "hits are not answered in the kernel, because this card was there before the watcher: `nicache upgrade` starts one for which they are"
             );
         }
     }

@@ -156,7 +156,7 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
                 (page.bypass, page.bypass_ms) = (other.bypass, other.bypass_ms);
             }
             page.stranger = page.stranger.or(other.stranger);
-            page.left_alone_ms = page.left_alone_ms.max(other.left_alone_ms);
+            page.put_aside_ms = page.put_aside_ms.max(other.put_aside_ms);
             if page.vary.is_empty() {
                 page.vary = other.vary;
             }

@@ -175,7 +175,7 @@ impl Running<'_> {
                 true
             }
         };
-        // With the server or the rules gone, nobody reaches the server any more, so there is
+        // With the server or the rules gone, nobody reaches the server any longer, so there is
         // nothing to wait for.
         if matches!(end, End::Asked) {
             self.stop_server(signals);

@@ -215,7 +215,7 @@ fn choose_subnet(wanted: Option<Subnet>, number: u8) -> Result<Subnet> {
     if let Some(subnet) = wanted {
         if let Some(route) = taken.iter().find(|route| route.overlaps(subnet)) {
             bail!(
-                "the subnet {subnet} is taken: {}/{} is routed to {}; leave --subnet away to get a free one",
+                "the subnet {subnet} is taken: {}/{} is routed to {}; omit --subnet to get a free one",
                 route.network,
                 route.prefix,
                 route.interface

@@ -39,7 +39,7 @@ struct PassingThread {
 }
 
 impl Passing {
-    /// Programs in the kernel do, as they see no card.
+    /// Programs in the kernel do, because they see no card.
     pub(super) fn in_kernel() -> Self {
         Self { _thread: None }
     }

@@ -31,7 +31,7 @@ pub(super) struct Place {
     pub interface: String,
     /// The server's addresses; unspecified: none of that version.
     pub addresses: (Ipv4Addr, Ipv6Addr),
-    /// Its default route.
+    /// The server's default route.
     pub gateway: Ipv4Addr,
     /// Bytes of an IP packet at most.
     pub mtu: u32,

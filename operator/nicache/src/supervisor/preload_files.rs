@@ -33,9 +33,9 @@ pub(super) struct PreloadFiles {
 /// What a program does that loads the library.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
-    /// It is a program of the server.
+    /// The program is a program of the server.
     Server,
-    /// It changes files.
+    /// The program changes files.
     Writer,
 }
 

@@ -85,7 +85,7 @@ fn is_alive(link: &CardLink, process: u32, limit: Duration) -> bool {
         if !is_over && !is_told && asked.elapsed() > TELL_AFTER {
             is_told = true;
             tracing::warn!(
-                "the card has not answered for {} s, as it is not given the processor that it needs; it is left alone",
+                "the card has not answered for {} s, because the machine gives it no CPU time; it is not replaced",
                 asked.elapsed().as_secs()
             );
         }

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &TopArgs) -> Result<ExitCode> {
         return plain::run(name, interval, arguments.once, arguments.json);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        bail!("nicache top draws on a terminal, and this is none: use --once or --json");
+        bail!("nicache top needs a terminal: use --once or --json");
     }
     screen::run(name, interval)
 }

@@ -1,4 +1,4 @@
-//! The model on a screen of any size. What does not fit is left away, the least important first.
+//! The model on a screen of any size. What does not fit is left out, the least important first.
 
 use std::time::Duration;
 

@@ -156,8 +156,8 @@ fn clients_who_differ() {
     cases.end(&mut stage);
 }
 
-/// One who writes the name in his own way does not write it for others. PHP's own server hands it
-/// to the script as it is; nginx writes it small.
+/// A client that writes the name in a way of its own does not write it for others. PHP's own server
+/// hands it to the script as it is; nginx writes it small.
 #[test]
 fn the_spelling_of_the_servers_name() {
     private_network();

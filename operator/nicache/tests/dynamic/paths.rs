@@ -267,7 +267,7 @@ fn what_is_kept_for_how_long() {
 
 /// A page that changes before it is used costs the server more with the card than without.
 #[test]
-fn what_changes_more_often_than_it_is_used_is_left_alone() {
+fn what_changes_more_often_than_it_is_used_is_put_aside() {
     let mut stage = stage();
     let mut cases = Cases::default();
     stage.script("worth.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
@@ -283,10 +283,7 @@ fn what_changes_more_often_than_it_is_used_is_left_alone() {
             assert_eq!(client.get("/worth.php").unwrap().text(), number.to_string());
             // Time for the card's own request, by which it becomes an entry again.
             std::thread::sleep(Duration::from_millis(60));
-            assert!(
-                begun.elapsed() < Duration::from_secs(90),
-                "{number} changes, never left alone"
-            );
+            assert!(begun.elapsed() < Duration::from_secs(90), "{number} changes, never put aside");
         }
         assert!(stage.counter("put_aside") > 0);
         assert!(is_kept(&stage, "/worth.php", PATIENCE));

@@ -22,7 +22,7 @@ fn setup() -> Setup {
     Setup { watch: Watch::Preload, ..Setup::default() }
 }
 
-/// With a database behind a relay, as the library does not follow databases.
+/// With a database behind a relay, because the library does not follow databases.
 fn with(database: Database) -> Setup {
     Setup { database, relay: true, ..setup() }
 }

@@ -255,7 +255,7 @@ fn the_programs() {
         pair.stage.warm(HASTY);
         let mut state = 0;
         let begun = Instant::now();
-        // The writer does not use the relay while it is away, as nobody could.
+        // The writer does not use the relay while it is away, because nobody could.
         let far = std::sync::Mutex::new(&mut pair.far);
         let write = |version: usize| {
             let sql = format!("UPDATE versions SET version = {version} WHERE id = 1");

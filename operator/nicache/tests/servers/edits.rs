@@ -241,7 +241,7 @@ impl Edit {
 }
 
 /// After SIGHUP, replies are of the new configuration, whose mark is the field X-Frame-Options:
-/// with one that is not usual the reply would be a computed one.
+/// with one that is not usual the reply would be a dynamic one.
 pub(crate) fn reload(stage: &Stage, edit: impl FnOnce()) {
     let request = get("/small.txt", "");
     assert!(warm_at_last(stage, &request), "no hit: {:?}", stage.counters());

@@ -65,10 +65,10 @@ pub struct FillVerdict {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
-    /// It is, byte for byte, a file that the server looked up.
+    /// The body is, byte for byte, a file that the server looked up.
     #[default]
     Static = 0,
-    /// The server computed it from sources that are known. Whether another client gets the same is
+    /// A program made it from sources that are known. Whether another client gets the same is
     /// for the card to find out.
     Dynamic = 1,
 }
@@ -80,8 +80,8 @@ pub enum Class {
     reason = "one at a time, on the stack; a box would allocate for each fill"
 )]
 pub enum Verdict {
-    /// Yes, valid while none of these sources has a stamp at or above the fill's
-    /// ([`FillRequest::stamp`] of a static one, [`FillRequest::asked`] of a dynamic one).
+    /// The reply may become an entry, valid while none of these sources has a stamp at or above the
+    /// fill's ([`FillRequest::stamp`] of a static one, [`FillRequest::asked`] of a dynamic one).
     Stored {
         /// What kind of reply it is.
         class: Class,
@@ -93,10 +93,10 @@ pub enum Verdict {
         /// The sources of [`FillRequest::previous`] are as they were.
         previous_unchanged: bool,
     },
-    /// No, since it may be out of date by now; but it was computed for anybody, so whoever had
-    /// asked before its request was forwarded may have it.
+    /// The reply must not become an entry, because it may be out of date by now. But it was made
+    /// for anybody, so whoever had asked before its request was forwarded may have it.
     Outdated(RefusalReason),
-    /// No.
+    /// The reply must not become an entry, for this reason.
     Refused(RefusalReason),
 }
 

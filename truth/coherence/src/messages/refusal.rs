@@ -41,10 +41,10 @@ reasons! {
         /// that cannot be followed.
         DatabaseUnclear => "database_unclear",
         /// The server was started before it was watched, so nobody knows what it has in its own
-        /// memory; and it computed the reply.
+        /// memory; and the reply is dynamic.
         ServerOlder => "server_older",
-        /// It is a file, but a program or a database that the server asked meanwhile may have
-        /// decided that it be sent.
+        /// The reply is a file, but a program or a database that the server asked meanwhile may
+        /// have decided that it be sent.
         Decided => "decided",
     }
 }

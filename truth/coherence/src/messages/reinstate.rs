@@ -40,12 +40,12 @@ pub struct ReinstateVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reinstatement {
-    /// Yes: every look-up leads where it led, and none of the sources has a stamp at or above the
-    /// question's.
+    /// The entry may be served again: every look-up leads where it led, and none of the sources has
+    /// a stamp at or above the question's.
     Stays = 0,
-    /// A directory changed again meanwhile; it may be asked again.
+    /// A directory changed again meanwhile; the card may ask again.
     Again = 1,
-    /// No.
+    /// The entry must be dropped.
     Gone = 2,
 }
 

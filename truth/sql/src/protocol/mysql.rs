@@ -31,7 +31,7 @@ const PACKET_BYTES_MAX: usize = 0xff_ffff;
 enum Phase {
     /// Before the handshake response.
     Handshake,
-    /// Its answers until the first command.
+    /// The client's answers until the first command.
     Authentication,
     Commands,
     /// Nothing is understood any longer.
@@ -176,8 +176,8 @@ impl Connection {
                 if self.payload.len() + taken > STATEMENT_BYTES_MAX {
                     self.oversize = true;
                     self.payload.truncate(1);
-                    // It is run when it is whole; said now as well, as a command may take long to
-                    // arrive.
+                    // It is run when it is whole; said now as well, because a command may take long
+                    // to arrive.
                     emit(Command::Everything(Reason::TooLarge));
                 } else {
                     self.payload.extend_from_slice(&bytes[..taken]);

@@ -5,9 +5,9 @@
 //! (records of an application).
 //!
 //! The bytes come as the application reads them, and some may be missing, of which only the number
-//! is known. Within the content of a record that does no harm, as its length was told before: what
-//! is missing of parameters leaves the request unknown. Anywhere else the stream is lost, for good:
-//! what looks like the beginning of a record later may be a client's upload.
+//! is known. Within the content of a record that does no harm, because its length was told before:
+//! what is missing of parameters leaves the request unknown. Anywhere else the stream is lost, for
+//! good: what looks like the beginning of a record later may be a client's upload.
 
 use std::net::{IpAddr, SocketAddrV4};
 
@@ -34,7 +34,7 @@ pub(crate) struct Request {
 pub(crate) enum Step {
     /// A request begins.
     Begun,
-    /// Its parameters are complete.
+    /// The request's parameters are complete.
     Known(Request),
     /// Two requests at once, or bytes that are not FastCGI. Nothing more comes of this stream.
     Lost,

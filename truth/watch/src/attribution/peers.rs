@@ -194,8 +194,8 @@ fn network_of(process: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino())
 }
 
-/// Remembers what is known of processes; for one batch of questions, since process numbers are used
-/// again.
+/// Remembers what is known of processes; for one batch of questions, because process numbers are
+/// used again.
 #[derive(Debug)]
 pub(crate) struct Peers<'a> {
     listeners: &'a mut Listeners,
@@ -421,7 +421,7 @@ impl<'a> Peers<'a> {
         if inside.is_empty() || !inside.iter().all(|socket| parent.contains(socket)) {
             return false;
         }
-        // Whoever has the socket may answer, wherever he is.
+        // Whoever has the socket may answer, wherever it is.
         let outside = listeners("/proc/self/net", place.1);
         let held = |process: u32| -> Vec<u64> {
             sockets_of(process).into_iter().filter(|socket| outside.contains(socket)).collect()

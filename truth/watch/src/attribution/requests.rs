@@ -155,11 +155,11 @@ impl Process {
 /// When an execution ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It did, at this moment (CLOCK_MONOTONIC).
+    /// The execution ended, at this moment (CLOCK_MONOTONIC).
     At(u64),
-    /// It did, at this moment or before: it is told late.
+    /// The execution ended, at this moment or before: it is told late.
     AtLatest(u64),
-    /// It is under way.
+    /// The execution is under way.
     NotYet,
     /// No execution is known at that time; and everything was forgotten at this moment.
     Unknown {

@@ -13,8 +13,8 @@ use crate::resolve::resolver::Node;
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Waits for whoever is changing the file, makes sure that nobody has it open for writing or mapped
-/// writable, and hashes its bytes (BLAKE3). `tick` is called between chunks, as a large file takes
-/// long.
+/// writable, and hashes its bytes (BLAKE3). `tick` is called between chunks, because a large file
+/// takes long.
 ///
 /// # Errors
 /// [`RefusalReason::OpenForWriting`], [`RefusalReason::Changed`] if it is not as long as it was, or

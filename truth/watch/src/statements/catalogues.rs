@@ -49,7 +49,7 @@ struct State {
     generation: u64,
     /// When to ask.
     ask_at_ns: Option<u64>,
-    /// An answer is on its way; one at a time, since a busy server takes longer than the next
+    /// An answer is on its way; one at a time, because a busy server takes longer than the next
     /// change.
     asked: bool,
     /// Since when there has been no answer.

@@ -6,7 +6,7 @@
 //!
 //! A change is in doubt from the moment that the server receives it until it is certain to be done:
 //! the server has sent a short reply that is whole ([`Database::is_whole_reply`]), or asks the
-//! connection for more. A reply that was computed from what it touches is not kept if the change
+//! connection for more. A reply that was made from what it touches is not kept if the change
 //! was in doubt at any time since the request was forwarded; an entry goes if it was since the
 //! entry's stamp. The kernel has made every entry that depends on databases suspect at both
 //! moments, so nothing is served before this has been looked at.

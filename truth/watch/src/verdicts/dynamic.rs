@@ -1,4 +1,4 @@
-//! Replies that the server computed: from what, and whether it was only asked (docs/coherence.md).
+//! Dynamic replies: from what, and whether it was only asked (docs/coherence.md).
 //!
 //! The sources are all files and directories that the server looked at between forward and end of
 //! the request, but for what is proven to be other requests' (`attribution/requests.rs`), and all
@@ -7,10 +7,10 @@
 //! be seen (the clock, chance, what a program of the group remembers) is for the card: it compares
 //! two executions, and lets no entry grow old.
 //!
-//! Unlike a file's bytes, what was computed cannot be compared with its sources. A change that was
-//! witnessed before the request was forwarded, but took effect only after the server had read the
-//! old state, must show in another way: no file may have a change time that close, none may be open
-//! for writing, now or when the server opened it, each must be as long as it was when it was
+//! Unlike a file's bytes, what a program made cannot be compared with its sources. A change that
+//! was witnessed before the request was forwarded, but took effect only after the server had read
+//! the old state, must show in another way: no file may have a change time that close, none may be
+//! open for writing, now or when the server opened it, each must be as long as it was when it was
 //! opened, and the look-ups must lead where they led; and so for directories' times. Where times
 //! are the only witness, a file that the server has not opened must have been at rest before
 //! (`settled.rs`).
@@ -198,7 +198,7 @@ pub(crate) fn may_be_decided(
         .take_while(|event| event.time_ns <= to_ns)
         .filter(|event| decides(event))
         .collect();
-    // A client of another service of the server's has asked; he does not answer.
+    // A client of another service of the server's has asked; it does not answer.
     events.retain(
         |event| !matches!(event.kind, EventKind::Sent(sent) if peers.is_reply(event, sent)),
     );
@@ -240,7 +240,7 @@ struct Company {
 
 impl Company {
     fn has(&mut self, process: u32, attribution: &Attribution) -> bool {
-        // The first process takes over whoever has lost his.
+        // The first process takes over those that have lost theirs.
         let parent = |process| parent_of(process).filter(|parent| *parent > 1);
         let parents = self.parents.get_or_insert_with(|| {
             let takers = attribution.takers().flat_map(|taker| [Some(taker), parent(taker)]);

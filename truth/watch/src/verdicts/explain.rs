@@ -20,9 +20,9 @@ const VALUES_SHOWN: usize = 8;
 /// How the server came to depend on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
-    /// It was opened or looked at.
+    /// The path was opened or looked at.
     Read,
-    /// It was looked up and is not there.
+    /// The path was looked up and is not there.
     Missing,
     /// The directory was listed.
     Listed,

@@ -489,7 +489,7 @@ impl Registrar {
                 && now.directories == record.looked.directories
                 && (!is_dynamic || now.folder_times == record.looked.folder_times)
                 && (sees_everybody || now.change_times() == record.looked.change_times);
-            // Once more, as the look-ups took a while.
+            // Once more, because the look-ups took a while.
             if !is_same || !self.table.is_unchanged(&record.looked.fixed, request.since) {
                 return Reinstatement::Gone;
             }
@@ -775,8 +775,7 @@ fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_n
         let until =
             remotes.iter().fold(now + LEASE_NS, |until, remote| remote.bound_lease(until, now));
         table.renew_lease(until);
-        // So that a change and a look at the file can be told apart although no request is
-        // forwarded.
+        // A change and a look at the file must differ in time although no request is forwarded.
         table.advance_clock();
         *renewed_ns = now;
     }

@@ -98,18 +98,18 @@ pub struct RequestEvent {
 /// What a process of the server did about requests, in a [`RequestEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestStep {
-    /// It has another connection than before.
+    /// The process has another connection than before.
     Connection,
-    /// It has read `ret` bytes that are part of FastCGI requests. If the event is incomplete, they
-    /// are not there.
+    /// The process has read `ret` bytes that are part of FastCGI requests. If the event is
+    /// incomplete, they are not there.
     FastCgi,
-    /// It has read from a client of the web server; `None` if that may be a program of this
-    /// machine.
+    /// The process has read from a client of the web server; `None` if that may be a program of
+    /// this machine.
     Http(Option<SocketAddrV4>),
-    /// It has ended.
+    /// The process has ended.
     Gone,
-    /// It has started the process that is in the place of the connection, at the behest of this
-    /// one, which takes requests.
+    /// The process has started the process that is in the place of the connection, at the behest of
+    /// this one, which takes requests.
     Started(u32),
 }
 
@@ -122,7 +122,7 @@ pub struct Sent {
     pub connection: u64,
     /// The TCP port of its own end; 0: none.
     pub port: u16,
-    /// It was the end of a FastCGI request.
+    /// What was sent was the end of a FastCGI request.
     pub ends_request: bool,
 }
 
@@ -167,7 +167,8 @@ pub struct Stillness {
     /// Somebody had asked for its change time: whatever changes the file next sets another one
     /// (since Linux 6.13).
     pub asked: bool,
-    /// Its changes are told by their times alone ([`Coverage`](crate::Coverage): Btrfs, tmpfs).
+    /// The file's changes are told by their times alone ([`Coverage`](crate::Coverage): Btrfs,
+    /// tmpfs).
     pub only_times: bool,
 }
 
@@ -204,13 +205,13 @@ pub struct LookupEvent {
     pub dirfd: i32,
     /// The opened, listed, sent or written inode.
     pub inode: Option<Identity>,
-    /// Its type and permissions, as in `stat`.
+    /// The file's type and permissions, as in `stat`.
     pub mode: u16,
-    /// Its owner: user and group.
+    /// The file's owner: user and group.
     pub owner: (u32, u32),
-    /// Its size when it was opened, in bytes.
+    /// The file's size when it was opened, in bytes.
     pub size: u64,
-    /// Its change time then, in nanoseconds since 1970; 0: unknown.
+    /// The file's change time then, in nanoseconds since 1970; 0: unknown.
     pub changed_ns: u64,
     /// What that says of changes to come.
     pub stillness: Stillness,
@@ -342,7 +343,7 @@ impl LookupEvent {
         self.kind == EventKind::Lookup && self.ret >= 0 && !OTHERS.contains(&self.nr.into())
     }
 
-    /// Does it start at the working directory of its process?
+    /// Does the path start at the working directory of its process?
     pub fn is_relative(&self) -> bool {
         self.dirfd == libc::AT_FDCWD && !self.path.starts_with(b"/") && !self.path.is_empty()
     }

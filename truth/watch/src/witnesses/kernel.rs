@@ -67,7 +67,7 @@ pub struct KernelWatcher {
 /// A program of the witness that is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessProgram {
-    /// Its name in `ebpf/witness.bpf.c`.
+    /// The program's name in `ebpf/witness.bpf.c`.
     pub name: String,
     /// Instructions that the verifier went through; 0: unknown.
     pub verified: u32,
@@ -494,7 +494,7 @@ fn set_constant(
     Ok(())
 }
 
-/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it
+/// Asked beforehand, because the kernel's EPERM would come with no word about which capability it
 /// missed.
 fn check_capabilities() -> Result<(), WatchError> {
     use rustix::thread::CapabilitySet;

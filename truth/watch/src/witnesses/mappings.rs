@@ -1,4 +1,4 @@
-//! Files that somebody has mapped so he may store to them (`mapped_files` in `ebpf/files.h`):
+//! Files that somebody has mapped so they may store to them (`mapped_files` in `ebpf/files.h`):
 //! of those the kernel's witness sees no change.
 //!
 //! A mapping that is made later is found by the kernel; those that are there already are looked for

@@ -26,8 +26,8 @@ const OUTSIDERS_MAX: usize = 16;
 /// By what a program is a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberName {
-    /// Its command, the name of its file as in `/proc/PID/comm`, and the inode number of the
-    /// network namespace that it is in.
+    /// The program's command, the name of its file as in `/proc/PID/comm`, and the inode number of
+    /// the network namespace that it is in.
     Command(String, u32),
     /// The unit of systemd whose control group (version 2) it is in, or in a group below: a part of
     /// the group's path.

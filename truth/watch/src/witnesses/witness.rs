@@ -44,7 +44,7 @@ pub struct UntoldFile {
     pub inode: Identity,
     /// The table's clock at that time.
     pub clock: Stamp,
-    /// Its change time then, in nanoseconds since 1970; 0: unknown.
+    /// The file's change time then, in nanoseconds since 1970; 0: unknown.
     pub changed_ns: u64,
     /// What that says of changes to come.
     pub stillness: Stillness,

@@ -210,7 +210,7 @@ fn other_files_do_not_matter() {
         });
         assert!(holds, "round {round}");
     }
-    // Removed, as its bytes were others.
+    // Removed, because its bytes were others.
     fs::remove_file(&other).unwrap();
     assert!(matches!(copies.reply(BODY).0, Verdict::Stored { .. }));
 }

@@ -211,38 +211,31 @@ impl Told<'_> {
             self.size(advice.knee),
         )];
         let (name, objective) = match advice.objective {
-            Objective::Requests => ("the hit rate", Objective::Requests),
-            Objective::Bytes => ("the byte hit rate", Objective::Bytes),
+            Objective::Requests => ("Hit rates", Objective::Requests),
+            Objective::Bytes => ("Byte hit rates", Objective::Bytes),
         };
         let mut compared = Vec::new();
         if let Some(lru) = advice.lru.filter(|_| advice.choice != Choice::from(PolicyName::Lru)) {
-            compared.push(format!("of LRU is {}", self.show(objective, &lru)));
+            compared.push(format!("LRU {}", self.show(objective, &lru)));
         }
         match (advice.belady, advice.bound) {
             (Some(belady), _) if self.shown.has_optimum => {
-                compared.push(format!(
-                    "of no policy can be above {} (Belady)",
-                    self.show(objective, &belady)
-                ));
+                let shown = self.show(objective, &belady);
+                compared.push(format!("upper bound for any policy {shown} (Belady)"));
             }
             (belady, bound) => {
                 if let Some(belady) = belady {
                     let shown = self.show(objective, &belady);
-                    compared.push(format!(
-                        "of Belady, which knows the future but is not a bound here, is {shown}"
-                    ));
+                    compared.push(format!("Belady {shown} (knows the future; not a bound here)"));
                 }
                 if let Some(bound) = bound {
-                    compared.push(format!(
-                        "of no policy can be above {} (PFOO-L)",
-                        self.show(objective, &bound)
-                    ));
+                    let shown = self.show(objective, &bound);
+                    compared.push(format!("upper bound for any policy {shown} (PFOO-L)"));
                 }
             }
         }
-        compared
-            .push(format!("with room for everything is {}", self.show(objective, &advice.most)));
-        sentences.push(format!("With the same memory {name} {}.", compared.join(", ")));
+        compared.push(format!("unlimited memory {}", self.show(objective, &advice.most)));
+        sentences.push(format!("{name} with the same memory: {}.", compared.join("; ")));
         if summary.span_s >= 3600.0 {
             let per_day = 86_400.0 / summary.span_s;
             let (requests, bytes) = (

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use nicache_cache::{Entry, LeftAlone, Outcome};
+use nicache_cache::{Entry, Outcome, PutAside};
 use nicache_card::{Asked, EntryView, Meeting};
 use nicache_tcp::Time;
 
@@ -113,7 +113,7 @@ pub(super) fn describe(
                 report.vary.clone_from(&asked.vary);
             }
             let meeting = meeting_report(&requests[index].title, asked, fields, now);
-            report.left_alone_ms = report.left_alone_ms.max(meeting.left_alone_ms);
+            report.put_aside_ms = report.put_aside_ms.max(meeting.put_aside_ms);
             match number {
                 0 => report.asked.push(meeting),
                 _ => report.asked[index].join(meeting),
@@ -168,11 +168,11 @@ fn meeting_report(title: &str, asked: Asked, fields: Vec<String>, now: Time) -> 
         Meeting::Suspect => "suspect".to_owned(),
         Meeting::Lapsed => "lapsed".to_owned(),
         Meeting::Excluded => "excluded".to_owned(),
-        Meeting::LeftAlone(why, until) => {
-            report.left_alone_ms = Some(millis(until.0.saturating_sub(now.0)));
+        Meeting::PutAside(why, until) => {
+            report.put_aside_ms = Some(millis(until.0.saturating_sub(now.0)));
             match why {
-                LeftAlone::Differs => "differs",
-                LeftAlone::NotWorth => "not_worth",
+                PutAside::Differs => "differs",
+                PutAside::NotWorth => "not_worth",
             }
             .to_owned()
         }
