@@ -17,6 +17,7 @@ use crate::fan_out::FanOut;
 use crate::fast_path::{FastCounters, FastPath};
 use crate::fragments::Fragments;
 use crate::interface::Interface;
+use crate::leaving::Leaving;
 use crate::links::Links;
 use crate::nat::{MappingError, Nat};
 use crate::neighbours::Neighbours;
@@ -47,6 +48,7 @@ pub struct Forwarder {
     /// Connections of services by name that have no back end yet; nothing, if there is no such
     /// service.
     pub(crate) switch: Option<Box<Switch>>,
+    pub(crate) leaving: Leaving,
     /// All bytes of the frame under consideration are there.
     pub(crate) is_whole: bool,
     pub(crate) counters: Counters,
@@ -87,6 +89,7 @@ impl Forwarder {
             groups,
             fast: None,
             switch,
+            leaving: Leaving::default(),
             is_whole: false,
             counters: Counters::default(),
         })

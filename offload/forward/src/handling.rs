@@ -21,6 +21,7 @@ use crate::fast_path::{Arrival, Way};
 use crate::forwarder::Forwarder;
 use crate::fragments::{Fate, Under};
 use crate::icmp::{self, Complaint};
+use crate::leaving::Leaves;
 use crate::links::is_martian;
 use crate::note::Note;
 use crate::onward::{self, Change};
@@ -231,17 +232,20 @@ impl Forwarder {
             self.catch_up(id);
             let ruled = self.ruled(id).ok_or(Drop::NoConnection)?;
             let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
-            let Note { chosen, switched, .. } = connection.note;
-            let leaves = direction == Direction::Original
-                && chosen.is_some_and(|chosen| {
-                    self.services.must_leave(chosen, tuple.protocol, moment.now)
-                });
-            if leaves {
+            let Note { switched, .. } = connection.note;
+            let leaves = self.leaves(packet, (id, direction), moment.now);
+            if leaves == Some(Leaves::Anew) {
                 self.end(id, moment.now);
                 found = None;
+            } else if leaves == Some(Leaves::Over) {
+                self.end(id, moment.now);
+                return Err(Drop::NoConnection);
             } else {
                 if !self.is_whole && !self.rules.passes(ruled, bytes, moment.now) {
                     return Err(Drop::Rule);
+                }
+                if leaves == Some(Leaves::Told) {
+                    return self.tell_both(packet, (id, direction), head, moment.now);
                 }
                 // As the back end sees it.
                 let mut seen = *view;

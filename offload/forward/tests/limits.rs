@@ -439,6 +439,71 @@ fn a_back_end_that_is_drained() {
     assert_eq!(world.forwarder.services().connections(BOTH[0]), 0);
 }
 
+/// A client whose service was drained learns that its connection is over, and so does the back end,
+/// whichever of them sends next, also if the back end sees our address in the client's place.
+#[test]
+fn a_connection_past_the_deadline_is_reset_at_both_ends() {
+    for (masquerade, is_reply) in [(Some(0), false), (Some(0), true), (None, false), (None, true)] {
+        let mut world = World::new(|config| {
+            let service = ServiceConfig { masquerade, ..service(Protocol::Tcp, [1, 0]) };
+            config.services = vec![service];
+            config.interfaces[1].masquerade = vec![];
+        });
+        let to = |flags, seq, ack| Recipe { tcp: (seq, ack, flags), ..to_service(TCP, 7, 0) };
+        let seen = world.try_leave(&to(SYN, 100, 0)).unwrap().from();
+        world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+        world.try_leave(&to(ACK, 101, 501)).unwrap();
+        let until = Time::ZERO + Duration::from_secs(10);
+        world.forwarder.set_health(BOTH[0], Health::Draining { until });
+        world.now = until;
+        // One byte more than what the other end has acknowledged.
+        let recipe = match is_reply {
+            true => Recipe {
+                tags: vec![TAG],
+                to_mac: [2, 0, 0, 0, 1, OUTSIDE],
+                payload: vec![1],
+                ..tcp_back(seen, ACK, 501, 101)
+            },
+            false => Recipe { payload: vec![1], ..to(ACK, 101, 501) },
+        };
+        let port = if is_reply { OUTSIDE } else { INSIDE };
+        let answer = world.handle(&recipe.frame(), port, Offload::default()).unwrap();
+        let own = world.forwarder.poll_own().expect("the other end is told");
+        assert_eq!(world.forwarder.poll_own(), None);
+        let frames = [(answer.0, answer.1), own];
+        let mut resets = frames.map(|(interface, frame)| {
+            let seen = verify(&frame, Offload::default()).unwrap();
+            let tcp = &frame[seen.transport_at..];
+            assert_eq!(tcp[13], RST | ACK);
+            let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+            (interface, seen.destination, seq, seen.ports.1, seen.source)
+        });
+        resets.sort();
+        let client = (0, address(CLIENTS[0]), 501, 7, address("10.1.0.100"));
+        assert_eq!(resets, [client, (1, address(SERVERS[0]), 101, 80, seen.0)]);
+        assert_eq!(world.forwarder.services().connections(BOTH[0]), 0);
+        assert!(world.forwarder.connections().is_empty());
+    }
+}
+
+/// A flood of packets of such connections is not answered by a flood.
+#[test]
+fn resets_past_the_deadline_are_bounded() {
+    let mut world = World::new(|config| {
+        config.services = vec![service(Protocol::Tcp, [1, 0])];
+        config.interfaces[1].masquerade = vec![];
+    });
+    for port in 1..=1000 {
+        world.try_leave(&to_service(TCP, port, ACK)).unwrap();
+    }
+    world.forwarder.set_health(BOTH[0], Health::Draining { until: world.now });
+    let told =
+        (1..=1000).filter(|port| world.try_leave(&to_service(TCP, *port, ACK)).is_ok()).count();
+    assert_eq!(told, 200);
+    assert_eq!(world.forwarder.counters().resets_held_back, 800);
+    assert_eq!(std::iter::from_fn(|| world.forwarder.poll_own()).count(), 200);
+}
+
 /// Rules hold for connections that are there.
 #[test]
 fn a_rule_that_comes_later() {
