@@ -193,7 +193,7 @@ impl Forwarder {
         ruled: Ruled,
         Moment { now, random }: Moment,
     ) -> Result<Option<ConnectionId>, Drop> {
-        if let Some(old) = self.conntrack.in_the_way() {
+        if let Some(old) = self.conntrack.in_the_way(tuple.protocol) {
             self.end(old, now);
             self.counters.pushed_out += 1;
         }

@@ -161,6 +161,68 @@ fn a_full_table() {
     assert_eq!(world.try_enter(&tcp_back(first, ACK, 501, 101)).unwrap_err(), Drop::NoConnection);
 }
 
+fn udp(client: usize, port: u16) -> Recipe {
+    Recipe::new(UDP, (address(CLIENTS[client]), port), (address(SERVERS[0]), 53))
+}
+
+/// Sends so many datagrams, each of which is answered; what the server sees.
+fn ask(world: &mut World, client: usize, port: u16, times: usize) -> End {
+    let mut seen = None;
+    for _ in 0..times {
+        let from = world.try_leave(&udp(client, port)).unwrap().from();
+        world.try_enter(&Recipe::new(UDP, (address(SERVERS[0]), 53), from)).unwrap();
+        seen = Some(from);
+    }
+    seen.unwrap()
+}
+
+/// RFC 4787, REQ-5: a mapping stays for two minutes, also if nothing was answered yet.
+#[test]
+fn datagrams_that_nobody_has_answered_yet() {
+    let mut world = World::new(|_| {});
+    let seen = world.try_leave(&udp(0, 4000)).unwrap().from();
+    let back = Recipe::new(UDP, (address(SERVERS[0]), 53), seen);
+    world.now += Duration::from_secs(119);
+    while world.forwarder.expire(world.now) {}
+    assert_eq!(world.try_enter(&back).unwrap().destination, address(CLIENTS[0]));
+    world.now += Duration::from_secs(121);
+    while world.forwarder.expire(world.now) {}
+    assert!(world.forwarder.connections().is_empty(), "a question and its answer");
+    let seen = ask(&mut world, 0, 4001, 2);
+    world.now += Duration::from_secs(299);
+    while world.forwarder.expire(world.now) {}
+    let back = Recipe::new(UDP, (address(SERVERS[0]), 53), seen);
+    assert!(world.try_enter(&back).is_ok(), "who speaks with each other has longer");
+}
+
+/// Questions with spoofed sources to a server that answers refuse nobody else, and neither do those
+/// that it does not answer; who speaks with each other stays.
+#[test]
+fn a_flood_of_questions() {
+    let mut world = World::new(|config| config.limits = LIMITS);
+    let open: Vec<_> =
+        (0..10u16).map(|number| (number + 2000, open(&mut world, number + 2000))).collect();
+    let talk: Vec<_> = (0..10u16).map(|port| ask(&mut world, 0, 3000 + port, 2)).collect();
+    for is_answered in [true, false] {
+        for port in 10_000..11_000 {
+            match is_answered {
+                true => drop(ask(&mut world, 1, port, 1)),
+                false => drop(world.try_leave(&udp(1, port)).unwrap()),
+            }
+        }
+        let seen = self::open(&mut world, 5000 + u16::from(is_answered));
+        goes_on(&mut world, 5000 + u16::from(is_answered), seen);
+    }
+    for (port, seen) in &open {
+        goes_on(&mut world, *port, *seen);
+    }
+    for (port, seen) in talk.iter().enumerate() {
+        let back = Recipe::new(UDP, (address(SERVERS[0]), 53), *seen);
+        assert_eq!(world.try_enter(&back).unwrap().ports.1, 3000 + port as u16);
+    }
+    assert_eq!(world.forwarder.counters().dropped_for(Drop::TableFull), 0);
+}
+
 /// Ports run out; those of connections that are over come back at once, and no two have the same.
 #[test]
 fn ports_that_run_out() {
@@ -315,7 +377,8 @@ proptest! {
                 }
             }
             prop_assert!(world.forwarder.connections().len() <= 24);
-            prop_assert!(world.forwarder.connections().count(Phase::Opening) <= 8);
+            // UDP, and all others.
+            prop_assert!(world.forwarder.connections().count(Phase::Opening) <= 8 + 8);
         }
         world.now += Duration::from_secs(100_000);
         while world.forwarder.expire(world.now) {}
