@@ -63,6 +63,8 @@ pub enum TcpState {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
+    /// Behind its SYN, if that was seen. Payload may follow there (RFC 7413).
+    first: Seq,
     /// Behind the last number that it has sent.
     end: Seq,
     /// Behind the last number that the other end has let it send.
@@ -75,6 +77,13 @@ struct Side {
     offers_scale: bool,
     /// Behind its FIN.
     fin: Option<Seq>,
+}
+
+impl Side {
+    /// Whether a segment of the other end answers its SYN: that, or some of the payload with it.
+    fn is_answer(&self, segment: &TcpView) -> bool {
+        segment.ack.ge(self.first) && segment.ack.le(self.end)
+    }
 }
 
 /// What is known of an end of a TCP connection.
@@ -130,6 +139,7 @@ impl TcpTrack {
         let [sender, _] = &mut track.sides;
         if segment.flags.syn() {
             *sender = Side {
+                first: segment.seq + 1,
                 end,
                 max_end: end,
                 max_window: window,
@@ -231,7 +241,7 @@ impl TcpTrack {
             // Nothing but a reset answers a SYN otherwise.
             let [original, _] = &self.sides;
             let refuses = match direction {
-                Direction::Reply => flags.rst() && flags.ack() && segment.ack == original.end,
+                Direction::Reply => flags.rst() && flags.ack() && original.is_answer(segment),
                 Direction::Original => flags.rst() && segment.seq == original.end,
             };
             return if refuses { self.reset() } else { Judged::Outside };
@@ -278,8 +288,9 @@ impl TcpTrack {
     }
 
     fn handle_syn(&mut self, direction: Direction, segment: &TcpView) -> Judged {
-        let end = segment.seq + segment.numbers();
         let side = &self.sides[direction as usize];
+        // Again, with its payload or without.
+        let is_again = segment.seq + 1 == side.first;
         match (self.state, direction) {
             // RFC 9293 section 3.6.1: behind the numbers of the old connection.
             (TcpState::TimeWait, Direction::Original)
@@ -288,9 +299,9 @@ impl TcpTrack {
                 Judged::Begins
             }
             (TcpState::Reset, Direction::Original) => Judged::Begins,
-            (TcpState::SynSent, Direction::Original) if end == side.end => Judged::Inside,
+            (TcpState::SynSent, Direction::Original) if is_again => Judged::Inside,
             (TcpState::SynSent | TcpState::PickedUp, Direction::Original) => Judged::Begins,
-            (TcpState::SynReceived, _) if end == side.end => Judged::Inside,
+            (TcpState::SynReceived, _) if is_again => Judged::Inside,
             // Both begin at once (RFC 9293 section 3.5).
             (TcpState::SynSent, Direction::Reply) => {
                 self.open(direction, segment);
@@ -306,20 +317,22 @@ impl TcpTrack {
             (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
         let is_new = self.state == TcpState::SynSent
             && direction == Direction::Reply
-            && segment.ack == other.end;
+            && other.is_answer(segment);
         if is_new {
             self.open(direction, segment);
             self.sides[direction as usize].acked = segment.ack;
             let window = u32::from(segment.window).max(1);
             let other = &mut self.sides[direction.other() as usize];
+            // Payload that it did not take with the SYN comes again.
+            other.end = segment.ack;
             other.max_end = segment.ack + window;
             self.state = TcpState::SynReceived;
             return Judged::Inside;
         }
         let is_again = matches!(self.state, TcpState::SynReceived | TcpState::Established)
-            && segment.seq + 1 == side.end
+            && segment.seq + 1 == side.first
             && segment.ack.le(other.end);
-        if is_again || self.state == TcpState::SynReceived && segment.seq + 1 == side.end {
+        if is_again || self.state == TcpState::SynReceived && segment.seq + 1 == side.first {
             return Judged::Inside;
         }
         Judged::Outside
@@ -329,6 +342,7 @@ impl TcpTrack {
     fn open(&mut self, direction: Direction, segment: &TcpView) {
         let end = segment.seq + segment.numbers();
         self.sides[direction as usize] = Side {
+            first: segment.seq + 1,
             end,
             max_end: end,
             max_window: u32::from(segment.window).max(1),
@@ -534,6 +548,36 @@ mod tests {
             track.handle(Direction::Reply, &segment(flags, 0, ack, 0));
             assert_eq!(track.state(), state, "{flags:?} {ack}");
         }
+    }
+
+    /// RFC 7413: a server may leave the payload of a SYN, and a client may send the SYN again
+    /// without it.
+    #[test]
+    fn a_syn_with_payload() {
+        for (ack, is_inside) in [(100, false), (101, true), (151, true), (201, true), (202, false)]
+        {
+            for is_again in [false, true] {
+                let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 100));
+                if is_again {
+                    let again = segment(Flags::SYN, 100, 0, 0);
+                    assert_eq!(track.handle(Direction::Original, &again), Judged::Inside);
+                }
+                let answer = segment(Flags::SYN | ACK, 500, ack, 0);
+                let judged = track.handle(Direction::Reply, &answer);
+                assert_eq!(judged == Judged::Inside, is_inside, "{ack}");
+                if !is_inside {
+                    continue;
+                }
+                let rest = segment(ACK, ack, 501, 201 - ack);
+                assert_eq!(track.handle(Direction::Original, &rest), Judged::Inside, "{ack}");
+                assert_eq!(track.state(), TcpState::Established);
+                let acked = segment(ACK, 501, 201, 0);
+                assert_eq!(track.handle(Direction::Reply, &acked), Judged::Inside);
+            }
+        }
+        let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 100));
+        track.handle(Direction::Reply, &segment(Flags::RST | ACK, 0, 101, 0));
+        assert_eq!(track.state(), TcpState::Reset);
     }
 
     #[test]
