@@ -10,6 +10,7 @@
 //!  SynSent ─SYN,ACK─▶ SynReceived ─ACK─▶ Established ─FIN─▶ Closing ─FIN of the other, both acknowledged─▶ TimeWait
 //!     └──────────────────────┴──────── RST in the window ──────┴──────▶ Reset ─any other segment─▶ as before
 //!  TimeWait, Reset ─SYN with a later number─▶ SynSent
+//!  Closing ─SYN, and the other end's SYN,ACK for it─▶ SynReceived
 //! ```
 
 use nicache_tcp::Seq;
@@ -80,6 +81,20 @@ struct Side {
 }
 
 impl Side {
+    /// An end whose SYN was seen.
+    fn begun(segment: &TcpView) -> Self {
+        let end = segment.seq + segment.numbers();
+        Self {
+            first: segment.seq + 1,
+            end,
+            max_end: end,
+            max_window: u32::from(segment.window).max(1),
+            scale: segment.scale.unwrap_or(0),
+            offers_scale: segment.scale.is_some(),
+            ..Self::default()
+        }
+    }
+
     /// Whether a segment of the other end answers its SYN: that, or some of the payload with it.
     fn is_answer(&self, segment: &TcpView) -> bool {
         segment.ack.ge(self.first) && segment.ack.le(self.end)
@@ -122,6 +137,9 @@ pub struct TcpTrack {
     sides: [Side; 2],
     /// Of a direction, no number is known until its next segment.
     is_unknown: [bool; 2],
+    /// A SYN that came while the connection was closing. The other end judges whether it begins
+    /// another one between the same ends: the last segment of this one may be lost.
+    again: Option<Side>,
 }
 
 impl TcpTrack {
@@ -129,24 +147,16 @@ impl TcpTrack {
     /// connection that is older than what is known of it.
     pub fn new(segment: &TcpView) -> Self {
         let end = segment.seq + segment.numbers();
-        let window = u32::from(segment.window).max(1);
         let mut track = Self {
             state: TcpState::SynSent,
             before_reset: TcpState::SynSent,
             sides: [Side::default(); 2],
             is_unknown: [false; 2],
+            again: None,
         };
         let [sender, _] = &mut track.sides;
         if segment.flags.syn() {
-            *sender = Side {
-                first: segment.seq + 1,
-                end,
-                max_end: end,
-                max_window: window,
-                scale: segment.scale.unwrap_or(0),
-                offers_scale: segment.scale.is_some(),
-                ..Side::default()
-            };
+            *sender = Side::begun(segment);
             return track;
         }
         track.sides[1] = Side { end: segment.ack, ..Side::default() };
@@ -165,6 +175,7 @@ impl TcpTrack {
             before_reset: TcpState::Established,
             sides: [Side::default(); 2],
             is_unknown: [true; 2],
+            again: None,
         }
     }
 
@@ -308,11 +319,27 @@ impl TcpTrack {
                 self.state = TcpState::SynReceived;
                 Judged::Inside
             }
+            (TcpState::Closing, Direction::Original) => {
+                self.again = Some(Side::begun(segment));
+                Judged::Outside
+            }
             _ => Judged::Outside,
         }
     }
 
     fn handle_syn_ack(&mut self, direction: Direction, segment: &TcpView) -> Judged {
+        if self.state == TcpState::Closing
+            && direction == Direction::Reply
+            && let Some(again) = self.again.filter(|again| again.is_answer(segment))
+        {
+            *self = Self {
+                state: TcpState::SynSent,
+                before_reset: TcpState::SynSent,
+                sides: [again, Side::default()],
+                is_unknown: [false; 2],
+                again: None,
+            };
+        }
         let (side, other) =
             (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
         let is_new = self.state == TcpState::SynSent
@@ -340,16 +367,7 @@ impl TcpTrack {
 
     /// The first segment of an end, which is a SYN.
     fn open(&mut self, direction: Direction, segment: &TcpView) {
-        let end = segment.seq + segment.numbers();
-        self.sides[direction as usize] = Side {
-            first: segment.seq + 1,
-            end,
-            max_end: end,
-            max_window: u32::from(segment.window).max(1),
-            scale: segment.scale.unwrap_or(0),
-            offers_scale: segment.scale.is_some(),
-            ..Side::default()
-        };
+        self.sides[direction as usize] = Side::begun(segment);
         // RFC 7323 section 2.2: only if both offer it.
         if !self.sides.iter().all(|side| side.offers_scale) {
             self.sides.iter_mut().for_each(|side| side.scale = 0);
@@ -515,6 +533,35 @@ mod tests {
         );
     }
 
+    /// The last acknowledgment was lost, and the client uses its port again: the other end, which
+    /// has forgotten the old connection, answers.
+    #[test]
+    fn the_same_ends_while_closing() {
+        let closing = || {
+            let mut track = established();
+            track.handle(Direction::Original, &segment(ACK | Flags::FIN, 101, 501, 0));
+            track.handle(Direction::Reply, &segment(ACK | Flags::FIN, 501, 102, 0));
+            assert_eq!(track.state(), TcpState::Closing);
+            let again = segment(Flags::SYN, 90_000, 0, 0);
+            assert_eq!(track.handle(Direction::Original, &again), Judged::Outside);
+            assert_eq!(track.state(), TcpState::Closing);
+            track
+        };
+        let mut track = closing();
+        let answer = segment(Flags::SYN | ACK, 70_000, 90_001, 0);
+        assert_eq!(track.handle(Direction::Reply, &answer), Judged::Inside);
+        assert_eq!(track.state(), TcpState::SynReceived);
+        let last = segment(ACK, 90_001, 70_001, 10);
+        assert_eq!(track.handle(Direction::Original, &last), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
+        // Nobody else's answer counts, and the old connection may still end.
+        let mut track = closing();
+        let answer = segment(Flags::SYN | ACK, 70_000, 90_002, 0);
+        assert_eq!(track.handle(Direction::Reply, &answer), Judged::Outside);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 102, 502, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::TimeWait);
+    }
+
     #[test]
     fn a_reset_must_be_one_that_the_end_believes() {
         for (seq, ack, expected) in [
@@ -648,6 +695,7 @@ mod tests {
                 } else {
                     (seq, ack, payload_len)
                 };
+                track.again = None;
                 let before = format!("{track:?}");
                 let segment = segment(Flags(flags), seq, ack, payload_len);
                 match track.handle(direction, &segment) {
@@ -655,7 +703,11 @@ mod tests {
                         *mine = mine.wrapping_add(segment.numbers());
                     }
                     Judged::Inside => {}
-                    Judged::Outside => prop_assert_eq!(before, format!("{track:?}")),
+                    Judged::Outside => {
+                        // But for a SYN that may be judged better by the other end.
+                        track.again = None;
+                        prop_assert_eq!(before, format!("{track:?}"));
+                    }
                     Judged::Begins => prop_assert!(matches!(
                         track.state(),
                         TcpState::TimeWait | TcpState::Reset | TcpState::SynSent
