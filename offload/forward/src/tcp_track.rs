@@ -137,6 +137,8 @@ pub struct TcpTrack {
     sides: [Side; 2],
     /// Of a direction, no number is known until its next segment.
     is_unknown: [bool; 2],
+    /// The handshake was not seen: windows are what they may be at most, a quarter of all numbers.
+    is_guessed: bool,
     /// A SYN that came while the connection was closing. The other end judges whether it begins
     /// another one between the same ends: the last segment of this one may be lost.
     again: Option<Side>,
@@ -152,6 +154,7 @@ impl TcpTrack {
             before_reset: TcpState::SynSent,
             sides: [Side::default(); 2],
             is_unknown: [false; 2],
+            is_guessed: !segment.flags.syn(),
             again: None,
         };
         let [sender, _] = &mut track.sides;
@@ -175,6 +178,7 @@ impl TcpTrack {
             before_reset: TcpState::Established,
             sides: [Side::default(); 2],
             is_unknown: [true; 2],
+            is_guessed: true,
             again: None,
         }
     }
@@ -263,9 +267,16 @@ impl TcpTrack {
         if flags.rst() {
             // What the receiver would not believe changes nothing: before what it has acknowledged
             // (RFC 5961 section 3.2).
-            let receiver = &self.sides[direction.other() as usize];
-            let expected = if receiver.max_window == 0 { segment.seq } else { receiver.acked };
-            return if segment.seq.ge(expected) { self.reset() } else { Judged::Outside };
+            let (sender, receiver) =
+                (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
+            let is_known = receiver.max_window > 0;
+            let is_expected = !is_known || segment.seq.ge(receiver.acked);
+            // Within windows that are guessed a stranger's reset is too easily. Its receiver
+            // believes one only at the very number that it expects.
+            let first = if is_known { receiver.acked } else { sender.end };
+            let is_seen = segment.seq.ge(first) && segment.seq.le(sender.end);
+            let is_believed = is_expected && (is_seen || !self.is_guessed);
+            return if is_believed { self.reset() } else { Judged::Outside };
         }
         self.advance(direction, segment);
         if self.state == TcpState::Reset {
@@ -337,6 +348,7 @@ impl TcpTrack {
                 before_reset: TcpState::SynSent,
                 sides: [again, Side::default()],
                 is_unknown: [false; 2],
+                is_guessed: false,
                 again: None,
             };
         }
@@ -508,6 +520,39 @@ mod tests {
             Judged::Inside
         );
         assert_eq!(track.state(), TcpState::TimeWait);
+    }
+
+    /// Of a connection whose handshake was not seen, a reset ends what is known only at a number
+    /// that was seen.
+    #[test]
+    fn resets_of_a_restored_connection() {
+        let mut track = TcpTrack::restored(TcpState::Established);
+        track.handle(Direction::Original, &segment(ACK, 5000, 9000, 100));
+        track.handle(Direction::Reply, &segment(ACK, 9000, 5100, 200));
+        for seq in (0..1000u32).map(|step| step * 4_294_967 + 3) {
+            let reset = segment(Flags::RST, seq, 0, 0);
+            assert_eq!(track.handle(Direction::Reply, &reset), Judged::Outside, "{seq}");
+            assert_eq!(track.handle(Direction::Original, &reset), Judged::Outside, "{seq}");
+        }
+        assert_eq!(track.state(), TcpState::Established);
+        track.handle(Direction::Reply, &segment(Flags::RST | ACK, 9200, 5100, 0));
+        assert_eq!(track.state(), TcpState::Reset);
+        // The other end has not spoken since.
+        let mut track = TcpTrack::restored(TcpState::Established);
+        track.handle(Direction::Original, &segment(ACK, 5000, 9000, 100));
+        let reset = |seq| segment(Flags::RST | ACK, seq, 9000, 0);
+        assert_eq!(track.handle(Direction::Original, &reset(5200)), Judged::Outside);
+        assert_eq!(track.handle(Direction::Original, &reset(5100)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Reset);
+        let mut track = TcpTrack::new(&segment(ACK, 5000, 9000, 100));
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(Flags::RST, 20_000, 0, 0)),
+            Judged::Outside
+        );
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(Flags::RST, 9000, 0, 0)),
+            Judged::Inside
+        );
     }
 
     #[test]
