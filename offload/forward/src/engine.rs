@@ -378,7 +378,7 @@ impl<B: Backend> Engine<B> {
                 let Some((frame, until)) = self.waiting.pop_front() else { break };
                 let moment = Moment { now, random: random() };
                 if let Some(frame) = self.pass(forwarder, frame, moment)? {
-                    self.wait_again(frame, until, now);
+                    self.wait_again(forwarder, frame, until, now);
                 }
             }
         }
@@ -394,7 +394,7 @@ impl<B: Backend> Engine<B> {
                 }
                 Some(frame) => {
                     count += 1;
-                    self.wait_again(frame, now + WAITING_FOR, now);
+                    self.wait_again(forwarder, frame, now + WAITING_FOR, now);
                 }
             }
         }
@@ -579,9 +579,10 @@ impl<B: Backend> Engine<B> {
         Ok(all)
     }
 
-    fn wait_again(&mut self, frame: Box<Frame>, until: Time, now: Time) {
+    fn wait_again(&mut self, forwarder: &mut Forwarder, frame: Box<Frame>, until: Time, now: Time) {
         if until <= now || self.waiting.len() >= WAITING_MAX {
             self.counters.waited_in_vain += 1;
+            forwarder.give_up();
             self.finish(frame);
         } else {
             self.waiting.push_back((frame, until));

@@ -63,6 +63,7 @@ impl Forwarder {
     /// A frame has come in. What is to be sent begins with `head`, which is written over.
     pub fn handle(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
         self.counters.packets += 1;
+        self.rules.keep_charged();
         head.clear();
         let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
         match &decision {
@@ -71,7 +72,11 @@ impl Forwarder {
             }
             Decision::Answer { .. } => self.counters.answered += 1,
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
-            Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
+            // It comes again, or is given up.
+            Decision::Wait => {
+                self.counters.packets -= 1;
+                self.rules.give_back();
+            }
             // It comes again.
             Decision::Look => self.counters.packets -= 1,
             Decision::Taken => self.counters.taken += 1,
@@ -96,6 +101,12 @@ impl Forwarder {
             Decision::Look => Decision::Drop(Drop::Switch),
             other => other,
         }
+    }
+
+    /// A frame of which [`Decision::Wait`] was said does not come again.
+    pub fn give_up(&mut self) {
+        self.counters.packets += 1;
+        self.counters.dropped[Drop::Neighbour as usize] += 1;
     }
 
     /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was

@@ -132,6 +132,8 @@ pub struct Rules {
     rules: Vec<Rule>,
     buckets: Vec<Bucket>,
     version: u32,
+    /// What was charged last, and to which rule.
+    charged: Option<(usize, u64)>,
 }
 
 impl Rules {
@@ -153,6 +155,7 @@ impl Rules {
         };
         self.buckets = rules.iter().map(bucket).collect();
         self.rules = rules;
+        self.charged = None;
         self.version = self.version.wrapping_add(1);
     }
 
@@ -195,8 +198,25 @@ impl Rules {
                 };
                 let left = bucket.billionths.checked_sub(u128::from(bytes) * BILLION);
                 bucket.billionths = left.unwrap_or(bucket.billionths);
+                self.charged = left.map(|_| (number, bytes));
                 left.is_some()
             }
+        }
+    }
+
+    /// What was charged is for good.
+    pub fn keep_charged(&mut self) {
+        self.charged = None;
+    }
+
+    /// The packet that was charged last does not pass now, and comes again.
+    pub fn give_back(&mut self) {
+        let Some((number, bytes)) = self.charged.take() else { return };
+        if let (Some(bucket), Some(Rule { action: Action::Limit { burst_bytes, .. }, .. })) =
+            (self.buckets.get_mut(number), self.rules.get(number))
+        {
+            let most = u128::from(*burst_bytes) * BILLION;
+            bucket.billionths = (bucket.billionths + u128::from(bytes) * BILLION).min(most);
         }
     }
 }

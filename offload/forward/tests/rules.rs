@@ -108,6 +108,28 @@ fn all_pieces_come_under_the_rule_of_the_first() {
     }
 }
 
+/// A packet that waits for its neighbor is charged and counted when it goes, once.
+#[test]
+fn who_waits_is_charged_once() {
+    let limited = Action::Limit { bytes_per_s: 1, burst_bytes: 1000 };
+    let mut world = World::new(|config| config.rules = vec![rule(limited)]);
+    let recipe = Recipe { destination: address("192.0.2.77"), ..datagram(772) };
+    for _ in 0..10 {
+        assert_eq!(world.try_leave(&recipe).unwrap_err(), Drop::Neighbour);
+    }
+    let told = |world: &World| {
+        let counters = world.forwarder.counters();
+        (counters.packets, counters.forwarded, counters.dropped_for(Drop::Neighbour))
+    };
+    assert_eq!(told(&world), (0, 0, 0));
+    world.forwarder.set_neighbour(usize::from(OUTSIDE), recipe.destination, [4; 6]);
+    assert!(world.try_leave(&recipe).is_ok());
+    assert_eq!(told(&world), (1, 1, 0));
+    assert_eq!(world.try_leave(&recipe).unwrap_err(), Drop::Rule);
+    world.forwarder.give_up();
+    assert_eq!(told(&world), (3, 1, 1));
+}
+
 #[test]
 fn protocols_without_a_name_are_not_icmp() {
     let tunnel = Recipe {
