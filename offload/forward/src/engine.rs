@@ -13,6 +13,7 @@
 //! done when its last command is.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -34,7 +35,12 @@ use crate::segmenting;
 
 /// Frames that wait for a neighbour's answer at most, and how long.
 const WAITING_MAX: usize = 32;
+/// How many of them may wait for the same one: others do not wait because one does not answer.
+const WAITING_FOR_ONE_MAX: usize = 3;
 const WAITING_FOR: Duration = Duration::from_secs(1);
+
+/// Neighbours have not been learned so often: those that wait are to be looked at again.
+const NEVER: u64 = u64::MAX;
 
 /// Frames whose bytes are fetched to be looked at, at most.
 const LOOKING_MAX: usize = 256;
@@ -121,6 +127,15 @@ pub enum Sent {
     No,
 }
 
+/// A frame that waits for a neighbour's answer.
+#[derive(Debug)]
+struct Waiting {
+    frame: Box<Frame>,
+    until: Time,
+    /// By interface and address.
+    hop: Option<(usize, IpAddr)>,
+}
+
 /// A forwarder with a card: posts receives, queues frames, sends heads and what follows them, and
 /// takes entries back. The [module](self) has the rule that keeps bytes apart (invariant F1).
 #[derive(Debug)]
@@ -137,7 +152,7 @@ pub struct Engine<B> {
     /// A frame whose last part has not come.
     partial: Option<Box<Frame>>,
     queue: VecDeque<Box<Frame>>,
-    waiting: VecDeque<(Box<Frame>, Time)>,
+    waiting: VecDeque<Waiting>,
     /// All of their bytes are wanted, in this order.
     looking: VecDeque<Box<Frame>>,
     #[allow(clippy::vec_box, reason = "frames go to and fro, and are long")]
@@ -371,11 +386,16 @@ impl<B: Backend> Engine<B> {
         mut random: impl FnMut() -> u32,
     ) -> Result<usize, Broken> {
         if forwarder.learned() != self.learned
-            || self.waiting.front().is_some_and(|(_, until)| *until <= now)
+            || self.waiting.front().is_some_and(|waiting| waiting.until <= now)
         {
             self.learned = forwarder.learned();
             for _ in 0..self.waiting.len() {
-                let Some((frame, until)) = self.waiting.pop_front() else { break };
+                // Who would have to wait for room goes on waiting.
+                if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
+                    self.learned = NEVER;
+                    break;
+                }
+                let Some(Waiting { frame, until, .. }) = self.waiting.pop_front() else { break };
                 let moment = Moment { now, random: random() };
                 if let Some(frame) = self.pass(forwarder, frame, moment)? {
                     self.wait_again(forwarder, frame, until, now);
@@ -580,12 +600,15 @@ impl<B: Backend> Engine<B> {
     }
 
     fn wait_again(&mut self, forwarder: &mut Forwarder, frame: Box<Frame>, until: Time, now: Time) {
-        if until <= now || self.waiting.len() >= WAITING_MAX {
+        let hop = forwarder.waits_for();
+        let same = self.waiting.iter().filter(|waiting| waiting.hop == hop).count();
+        let is_full = self.waiting.len() >= WAITING_MAX || same >= WAITING_FOR_ONE_MAX;
+        if until <= now || is_full {
             self.counters.waited_in_vain += 1;
             forwarder.give_up();
             self.finish(frame);
         } else {
-            self.waiting.push_back((frame, until));
+            self.waiting.push_back(Waiting { frame, until, hop });
         }
     }
 

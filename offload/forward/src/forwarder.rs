@@ -49,6 +49,8 @@ pub struct Forwarder {
     /// service.
     pub(crate) switch: Option<Box<Switch>>,
     pub(crate) leaving: Leaving,
+    /// The interface and address of who was last waited for.
+    pub(crate) waits_for: Option<(usize, IpAddr)>,
     /// All bytes of the frame under consideration are there.
     pub(crate) is_whole: bool,
     pub(crate) counters: Counters,
@@ -90,6 +92,7 @@ impl Forwarder {
             fast: None,
             switch,
             leaving: Leaving::default(),
+            waits_for: None,
             is_whole: false,
             counters: Counters::default(),
         })
@@ -200,6 +203,11 @@ impl Forwarder {
             self.links.routes = routes;
             self.void_ways();
         }
+    }
+
+    /// The next hop that the last frame has to wait for, by interface and address.
+    pub fn waits_for(&self) -> Option<(usize, IpAddr)> {
+        self.waits_for
     }
 
     /// A question for a neighbour that is to be sent, with its interface.

@@ -512,7 +512,17 @@ impl Forwarder {
         head: &mut Head,
         now: Time,
     ) -> Result<Decision, Drop> {
-        onward::forward(&mut self.links, packet, change, head, &mut self.counters, now)
+        let decision =
+            onward::forward(&mut self.links, packet, change, head, &mut self.counters, now);
+        if decision == Ok(Decision::Wait) {
+            let (_, destination) = change.addresses(&packet.view);
+            self.waits_for = self
+                .links
+                .routes
+                .find(destination)
+                .map(|route| (route.interface, route.gateway.unwrap_or(destination)));
+        }
+        decision
     }
 
     fn complain(

@@ -115,7 +115,11 @@ impl World {
         } else {
             (address(SERVER), 1000 + (number % 50_000) as u16)
         };
-        let frame = udp(address(CLIENT), number as u16 % 60_000 + 1, to, port, &payload);
+        self.inject_to(number, to, port, &payload);
+    }
+
+    fn inject_to(&mut self, number: u32, to: IpAddr, port: u16, payload: &[u8]) {
+        let frame = udp(address(CLIENT), number as u16 % 60_000 + 1, to, port, payload);
         let _ = self.inside.send(&[IoSlice::new(&frame)], Offload::default());
     }
 
@@ -131,6 +135,10 @@ impl World {
         while self.outside.receive(&mut burst).unwrap() > 0 {
             for frame in &burst {
                 let data = frame.data();
+                // Not a question for a neighbour.
+                if data[12..14] != [8, 0] {
+                    continue;
+                }
                 let number = u32::from_be_bytes(data[42..46].try_into().unwrap());
                 let is_changed = self.changed.contains_key(&number);
                 let right = check(data, number, is_changed);
@@ -450,6 +458,34 @@ fn nothing_is_lost_for_lack_of_cache() {
             }
         }
     }
+}
+
+/// Who does not answer delays nobody else, and what waits for it counts as dropped, once, when it
+/// is given up.
+#[test]
+fn one_neighbour_does_not_delay_others() {
+    let mut world = World::new(config(Mode::Pcache, 32), None);
+    world.settle();
+    let (dead, cold) = (address("192.0.2.50"), address("192.0.2.60"));
+    for number in 1..=41 {
+        let to = if number == 41 { cold } else { dead };
+        world.inject_to(number, to, 1000 + number as u16, &payload(number, 100));
+        if number % 8 == 0 || number == 41 {
+            world.settle();
+        }
+    }
+    let dropped =
+        |world: &World| world.forwarder.counters().dropped_for(crate::counters::Drop::Neighbour);
+    assert_eq!(dropped(&world), 37, "three wait");
+    world.forwarder.learn_neighbour(1, cold, [4, 0, 0, 0, 0, 6], Time(world.now_ns));
+    world.settle();
+    assert_eq!(world.left[&41].len(), 1);
+    assert!(world.wrong().is_empty());
+    world.now_ns += 2_000_000_000;
+    world.settle();
+    assert_eq!((dropped(&world), world.engine.counters().waited_in_vain), (40, 40));
+    let counters = world.forwarder.counters();
+    assert_eq!((counters.packets, counters.forwarded), (41, 1));
 }
 
 /// One payload to several: it crosses once, whatever the number of targets.
