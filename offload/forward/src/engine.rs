@@ -70,7 +70,7 @@ nicache_counters::counters! {
         sent: "Packets given to the card.",
         card_bytes: "Bytes sent from the card's cache.",
         memory_bytes: "Bytes sent from main memory.",
-        queue_full: "Frames dropped because too many waited.",
+        queue_full: "Frames dropped because too many waited; of one that goes to several, each that was not sent.",
         lost: "Packets not sent, because the card had lost their payload (direct).",
         spilled: "Entries fetched to main memory before they were taken (spill, adaptive).",
         posted_whole: "Receives posted without an entry of the card, because none could be had.",
@@ -159,6 +159,8 @@ pub struct Engine<B> {
     spare: Vec<Box<Frame>>,
     under_way: VecDeque<UnderWay>,
     head: Head,
+    /// Which target of a group is the first to get the next frame.
+    fan_first: usize,
     learned: u64,
     counters: EngineCounters,
     #[cfg(test)]
@@ -183,6 +185,7 @@ impl<B: Backend> Engine<B> {
             spare: Vec::new(),
             under_way: VecDeque::new(),
             head: Head::new(),
+            fan_first: 0,
             learned: 0,
             counters: EngineCounters::default(),
             backend,
@@ -473,18 +476,25 @@ impl<B: Backend> Engine<B> {
                 self.send_segments(&frame, &mut head, whole, network_at, port)?;
             }
             Decision::FanOut { group, targets } => {
-                for target in 0..targets {
+                // Who found no room the last time comes first.
+                let first = self.fan_first.checked_rem(targets).unwrap_or(0);
+                for number in 0..targets {
+                    let target = (first + number) % targets;
+                    if self.backend.room()? < 1 + PIECES_MAX as u64 {
+                        self.counters.queue_full += (targets - number) as u64;
+                        self.fan_first = target;
+                        break;
+                    }
                     let one = forwarder.fan_out(
                         &frame.incoming(),
                         (group, target),
                         &mut head,
                         moment.now,
                     );
-                    // A target for which there is no room gets none: others do not wait for it.
                     match one {
                         Decision::Forward(Outgoing { interface, rest, offload }) => {
                             let port = port_of(forwarder, interface);
-                            self.send(&frame, &head, rest, offload, port, target + 1 < targets)?;
+                            self.send(&frame, &head, rest, offload, port, number + 1 < targets)?;
                         }
                         Decision::Cut { whole, network_at, mtu } => {
                             let port = port_of(forwarder, whole.interface);

@@ -51,6 +51,32 @@ fn config(mode: Mode, entries: u32) -> EngineConfig {
     EngineConfig { mode, order: Order::Mru, entries, buffers: 256, posts: 12, queue: 64 }
 }
 
+/// Clients inside, a server outside, and a group with so many targets, all of them there.
+fn setup(targets: u16) -> Config {
+    let interface = |port: u8, ours: &str, masquerade| Interface {
+        port,
+        tags: Default::default(),
+        mac: [2, 0, 0, 0, 1, port],
+        addresses: vec![(address(ours), 24)],
+        mtu: 9000,
+        masquerade,
+    };
+    let mut setup =
+        Config::new(vec![interface(0, "10.1.0.1", vec![]), interface(1, OURS, vec![0])], 5);
+    setup.externals = vec![External {
+        address: address(OURS),
+        ports: 1..=65_535,
+        filtering: Filtering::default(),
+    }];
+    let target = |number: u16| Endpoint::new(address(SERVER), 60_000 + number);
+    setup.groups = vec![Group {
+        address: Endpoint::new(address(GROUP), 9),
+        targets: (0..targets).map(target).collect(),
+        source: Some(Endpoint::new(address(OURS), 77)),
+    }];
+    setup
+}
+
 impl World {
     fn new(config: EngineConfig, bytes_per_s: Option<f64>) -> Self {
         let made = Attachment::create().unwrap();
@@ -71,28 +97,7 @@ impl World {
         let card =
             Firmware::with_ports(vec![first, second], side, seen, config.entries * 4096, meter)
                 .unwrap();
-        let interface = |port: u8, ours: &str, masquerade| Interface {
-            port,
-            tags: Default::default(),
-            mac: [2, 0, 0, 0, 1, port],
-            addresses: vec![(address(ours), 24)],
-            mtu: 9000,
-            masquerade,
-        };
-        let mut setup =
-            Config::new(vec![interface(0, "10.1.0.1", vec![]), interface(1, OURS, vec![0])], 5);
-        setup.externals = vec![External {
-            address: address(OURS),
-            ports: 1..=65_535,
-            filtering: Filtering::default(),
-        }];
-        let target = |number: u16| Endpoint::new(address(SERVER), 60_000 + number);
-        setup.groups = vec![Group {
-            address: Endpoint::new(address(GROUP), 9),
-            targets: (0..TARGETS).map(target).collect(),
-            source: Some(Endpoint::new(address(OURS), 77)),
-        }];
-        let mut forwarder = Forwarder::new(setup, Time::ZERO).unwrap();
+        let mut forwarder = Forwarder::new(setup(TARGETS), Time::ZERO).unwrap();
         forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
         let engine = Engine::new(Bus::new(made.host(), window, config.buffers), config);
         Self {
@@ -486,6 +491,42 @@ fn one_neighbour_does_not_delay_others() {
     assert_eq!((dropped(&world), world.engine.counters().waited_in_vain), (40, 40));
     let counters = world.forwarder.counters();
     assert_eq!((counters.packets, counters.forwarded), (41, 1));
+}
+
+/// If there is no room for all targets of a group, those that get nothing count, and are the first
+/// the next time.
+#[test]
+fn more_targets_than_there_is_room_for() {
+    let targets = 700;
+    let mut world = World::new(config(Mode::Pcache, 32), None);
+    world.settle();
+    world.forwarder = Forwarder::new(setup(targets), Time::ZERO).unwrap();
+    world.forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
+    let frame = |number| udp(address(CLIENT), 7, address(GROUP), 9, &payload(number, 500));
+    let (mut forwarded, mut unsent) = (0, 0);
+    for number in 1..=2 {
+        world.inside.send(&[IoSlice::new(&frame(number))], Offload::default()).unwrap();
+        while world.engine.queued() == 0 {
+            world.card.turn(world.now_ns).unwrap();
+            world.now_ns += 2_000_000;
+            world.engine.poll().unwrap();
+        }
+        world.forward(1);
+        forwarded = world.forwarder.counters().forwarded;
+        unsent = world.engine.counters().queue_full;
+        assert_eq!(world.engine.counters().sent, forwarded);
+        assert_eq!(forwarded + unsent, u64::from(targets) * number as u64);
+        assert_eq!(world.engine.fan_first as u64, forwarded % u64::from(targets));
+        // What was sent goes, whoever takes it.
+        let mut burst = Burst::new(64);
+        while world.engine.under_way() > 0 {
+            world.card.turn(world.now_ns).unwrap();
+            world.now_ns += 2_000_000;
+            while world.outside.receive(&mut burst).unwrap() > 0 {}
+            world.engine.poll().unwrap();
+        }
+    }
+    assert!(forwarded > u64::from(targets) && unsent > 0, "{forwarded} {unsent}");
 }
 
 /// One payload to several: it crosses once, whatever the number of targets.
