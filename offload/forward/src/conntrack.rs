@@ -214,6 +214,11 @@ impl<T> Connection<T> {
         }
     }
 
+    /// Whether it may go for one that needs its place, its port or its ends.
+    pub fn is_over(&self) -> bool {
+        OVER.contains(&self.kind())
+    }
+
     /// Where the connection stands if it is one of TCP.
     pub fn tcp_state(&self) -> Option<TcpState> {
         match &self.track {

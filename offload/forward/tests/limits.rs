@@ -482,6 +482,36 @@ fn a_back_end_that_dies() {
     }
 }
 
+/// Two services with the same back end: it cannot tell apart what a client sends to both from one
+/// port. A connection that is over gives way to the next.
+#[test]
+fn one_port_for_two_services() {
+    let mut world = World::new(|config| {
+        let one = service(Protocol::Tcp, [1, 0]);
+        let address = Endpoint::new(address("10.1.0.101"), 80);
+        config.services = vec![one.clone(), ServiceConfig { address, ..one }];
+        config.interfaces[1].masquerade = vec![];
+    });
+    let to = |service: &str, flags, seq, ack| Recipe {
+        destination: address(service),
+        tcp: (seq, ack, flags),
+        ..to_service(TCP, 7, 0)
+    };
+    let (one, two) = ("10.1.0.100", "10.1.0.101");
+    world.try_leave(&to(one, SYN, 100, 0)).unwrap();
+    let seen = (address(CLIENTS[0]), 7);
+    world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+    world.try_leave(&to(one, ACK, 101, 501)).unwrap();
+    assert_eq!(world.try_leave(&to(two, SYN, 9000, 0)).unwrap_err(), Drop::EndsUsed);
+    assert_eq!(world.try_leave(&to(one, ACK, 101, 501)).unwrap().destination, address(SERVERS[0]));
+    world.try_leave(&to(one, RST, 101, 0)).unwrap();
+    assert_eq!(world.try_leave(&to(two, SYN, 9000, 0)).unwrap().destination, address(SERVERS[0]));
+    let back = world.try_enter(&tcp_back(seen, SYN | ACK, 70_000, 9001)).unwrap();
+    assert_eq!(back.source, address(two));
+    let counts = BOTH.map(|chosen| world.forwarder.services().connections(chosen));
+    assert_eq!((counts[0], world.forwarder.connections().len()), (0, 1));
+}
+
 /// k8s#57841: a drained back end keeps what it has, gets nothing new, and is left alone at the
 /// deadline.
 #[test]
