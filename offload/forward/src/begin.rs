@@ -1,6 +1,6 @@
 //! Where a packet that belongs to no connection goes, and what of it is translated from then on.
 
-use crate::conntrack::{ConnectionId, InsertError};
+use crate::conntrack::{Connection, ConnectionId, InsertError};
 use crate::counters::Drop;
 use crate::decision::Moment;
 use crate::forwarder::Forwarder;
@@ -162,7 +162,7 @@ impl Forwarder {
                 None => break,
             }
         }
-        Err(Drop::TableFull)
+        Err(Drop::EndsUsed)
     }
 
     /// Without a service: a mapping's inside end, or straight on.
@@ -193,7 +193,7 @@ impl Forwarder {
         ruled: Ruled,
         Moment { now, random }: Moment,
     ) -> Result<Option<ConnectionId>, Drop> {
-        if let Some(old) = self.conntrack.in_the_way() {
+        if let Some(old) = self.conntrack.in_the_way(tuple.protocol) {
             self.end(old, now);
             self.counters.pushed_out += 1;
         }
@@ -205,6 +205,13 @@ impl Forwarder {
             .and_then(|mapping| self.nat.get(mapping))
             .map_or(tuple.source, |mapping| mapping.external);
         let outgoing = Tuple { protocol: tuple.protocol, source: from, destination: lead.to };
+        // One that is over leaves its ends to the next.
+        if let Some((old, _)) = self.conntrack.find(&outgoing.reversed())
+            && self.conntrack.get(old).is_some_and(Connection::is_over)
+        {
+            self.end(old, now);
+            self.counters.pushed_out += 1;
+        }
         let note = Note {
             source,
             destination: lead.mapping,

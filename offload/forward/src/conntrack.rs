@@ -5,8 +5,10 @@
 //!
 //! Each state has one time after which a silent connection is forgotten, so connections of a state
 //! are in the order in which they lapse, and all of that is done in constant time. Those that
-//! nobody has answered yet have a share of their own: a flood of them pushes out the oldest of its
-//! kind, and never a connection that was answered (invariant F6).
+//! nobody has answered yet have shares of their own, one for UDP and one for all others: a flood of
+//! them pushes out the oldest of its kind, and never a connection that is there to stay (invariant
+//! F6). Whoever can spoof questions to a server that answers fills no table: what is not more than
+//! a question and its answer gives way when the table is full.
 
 use std::hash::BuildHasher;
 use std::time::Duration;
@@ -40,27 +42,54 @@ pub enum Phase {
     Reset = 6,
 }
 
-const PHASES: usize = 7;
-const ALL: [Phase; PHASES] = [
-    Phase::Opening,
-    Phase::Datagrams,
-    Phase::Query,
-    Phase::Open,
-    Phase::Closing,
-    Phase::TimeWait,
-    Phase::Reset,
+/// Connections that have the same time and make room alike: phases, but for datagrams in more
+/// detail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Opening = 0,
+    /// UDP that nobody has answered.
+    OneWay = 1,
+    /// UDP that was answered, with one packet alone in a direction.
+    Asked = 2,
+    /// Other UDP.
+    Datagrams = 3,
+    Query = 4,
+    Open = 5,
+    Closing = 6,
+    TimeWait = 7,
+    Reset = 8,
+}
+
+const KINDS: usize = 9;
+const ALL: [Kind; KINDS] = [
+    Kind::Opening,
+    Kind::OneWay,
+    Kind::Asked,
+    Kind::Datagrams,
+    Kind::Query,
+    Kind::Open,
+    Kind::Closing,
+    Kind::TimeWait,
+    Kind::Reset,
 ];
-/// Which of them make room for a new connection in a full table, and in what order: those that are
-/// over.
-const OVER: [Phase; 2] = [Phase::Reset, Phase::TimeWait];
+/// Which of them make room for a new connection in a full table first, and in what order: those
+/// that are over.
+const OVER: [Kind; 2] = [Kind::Reset, Kind::TimeWait];
+/// Which of them make room then: the kind of which there are most.
+const FLEETING: [Kind; 4] = [Kind::Opening, Kind::OneWay, Kind::Asked, Kind::Query];
+/// Packets in each direction after which UDP is there to stay.
+const PACKETS_TO_STAY: u8 = 2;
 
 /// After how long without a packet a connection is forgotten.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Not answered. RFC 5382 allows 4 minutes for a handshake; a SYN is sent again after 1, 3, 7
-    /// and 15 seconds.
+    /// Not answered, and not UDP. RFC 5382 allows 4 minutes for a handshake; a SYN is sent again
+    /// after 1, 3, 7 and 15 seconds.
     pub opening: Duration,
-    /// UDP: not below 2 minutes (RFC 4787, REQ-5).
+    /// UDP of which a direction has had one packet at most: not below 2 minutes (RFC 4787, REQ-5).
+    pub fleeting: Duration,
+    /// Other UDP: not below 2 minutes (RFC 4787, REQ-5).
     pub datagrams: Duration,
     /// Echo: 60 seconds (RFC 5508, REQ-2).
     pub query: Duration,
@@ -78,6 +107,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             opening: Duration::from_secs(30),
+            fleeting: Duration::from_secs(120),
             datagrams: Duration::from_secs(300),
             query: Duration::from_secs(60),
             open: Duration::from_secs(7440),
@@ -89,15 +119,16 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    fn of(&self, phase: Phase) -> Duration {
-        match phase {
-            Phase::Opening => self.opening,
-            Phase::Datagrams => self.datagrams,
-            Phase::Query => self.query,
-            Phase::Open => self.open,
-            Phase::Closing => self.closing,
-            Phase::TimeWait => self.time_wait,
-            Phase::Reset => self.reset,
+    fn of(&self, kind: Kind) -> Duration {
+        match kind {
+            Kind::Opening => self.opening,
+            Kind::OneWay | Kind::Asked => self.fleeting,
+            Kind::Datagrams => self.datagrams,
+            Kind::Query => self.query,
+            Kind::Open => self.open,
+            Kind::Closing => self.closing,
+            Kind::TimeWait => self.time_wait,
+            Kind::Reset => self.reset,
         }
     }
 }
@@ -107,7 +138,7 @@ impl Timeouts {
 pub struct Limits {
     /// Connections in all.
     pub connections: u32,
-    /// Connections among them that nobody has answered.
+    /// Connections among them that nobody has answered: so many of UDP, and so many others.
     pub opening: u32,
 }
 
@@ -118,7 +149,8 @@ pub struct ConnectionId(pub u32);
 #[derive(Clone, Copy, Debug)]
 enum Track {
     Tcp(TcpTrack),
-    Datagrams { is_answered: bool },
+    /// Packets in each direction, as far as it matters.
+    Datagrams([u8; 2]),
 }
 
 /// A connection. `T` is whatever its owner keeps beside it.
@@ -149,9 +181,9 @@ impl<T> Connection<T> {
     /// Where it stands.
     pub fn phase(&self) -> Phase {
         match &self.track {
-            Track::Datagrams { is_answered: false } => Phase::Opening,
-            Track::Datagrams { .. } if self.original.protocol == Protocol::Query => Phase::Query,
-            Track::Datagrams { .. } => Phase::Datagrams,
+            Track::Datagrams([_, 0]) => Phase::Opening,
+            Track::Datagrams(_) if self.original.protocol == Protocol::Query => Phase::Query,
+            Track::Datagrams(_) => Phase::Datagrams,
             Track::Tcp(track) => match track.state() {
                 TcpState::SynSent | TcpState::SynReceived | TcpState::PickedUp => Phase::Opening,
                 TcpState::Established => Phase::Open,
@@ -162,11 +194,36 @@ impl<T> Connection<T> {
         }
     }
 
+    fn kind(&self) -> Kind {
+        match (self.phase(), &self.track) {
+            (Phase::Opening, Track::Datagrams(_)) if self.original.protocol == Protocol::Udp => {
+                Kind::OneWay
+            }
+            (Phase::Datagrams, Track::Datagrams(packets))
+                if packets.iter().any(|packets| *packets < PACKETS_TO_STAY) =>
+            {
+                Kind::Asked
+            }
+            (Phase::Opening, _) => Kind::Opening,
+            (Phase::Datagrams, _) => Kind::Datagrams,
+            (Phase::Query, _) => Kind::Query,
+            (Phase::Open, _) => Kind::Open,
+            (Phase::Closing, _) => Kind::Closing,
+            (Phase::TimeWait, _) => Kind::TimeWait,
+            (Phase::Reset, _) => Kind::Reset,
+        }
+    }
+
+    /// Whether it may go for one that needs its place, its port or its ends.
+    pub fn is_over(&self) -> bool {
+        OVER.contains(&self.kind())
+    }
+
     /// Where the connection stands if it is one of TCP.
     pub fn tcp_state(&self) -> Option<TcpState> {
         match &self.track {
             Track::Tcp(track) => Some(track.state()),
-            Track::Datagrams { .. } => None,
+            Track::Datagrams(_) => None,
         }
     }
 
@@ -175,7 +232,7 @@ impl<T> Connection<T> {
     pub fn numbers(&self) -> Option<[Numbers; 2]> {
         match &self.track {
             Track::Tcp(track) => track.numbers(),
-            Track::Datagrams { .. } => None,
+            Track::Datagrams(_) => None,
         }
     }
 
@@ -208,7 +265,7 @@ pub struct Conntrack<T> {
     /// Slot and direction: twice the slot, and one more for replies.
     index: HashTable<u32>,
     seed: FixedState,
-    lists: Lists<PHASES>,
+    lists: Lists<KINDS>,
     timeouts: Timeouts,
     limits: Limits,
     changes: Option<Changes>,
@@ -279,7 +336,16 @@ impl<T> Conntrack<T> {
 
     /// Connections in a phase.
     pub fn count(&self, phase: Phase) -> u32 {
-        self.lists.len(phase as usize)
+        let kinds: &[Kind] = match phase {
+            Phase::Opening => &[Kind::Opening, Kind::OneWay],
+            Phase::Datagrams => &[Kind::Asked, Kind::Datagrams],
+            Phase::Query => &[Kind::Query],
+            Phase::Open => &[Kind::Open],
+            Phase::Closing => &[Kind::Closing],
+            Phase::TimeWait => &[Kind::TimeWait],
+            Phase::Reset => &[Kind::Reset],
+        };
+        kinds.iter().map(|kind| self.lists.len(*kind as usize)).sum()
     }
 
     /// The connection and direction that a packet comes in by.
@@ -307,23 +373,24 @@ impl<T> Conntrack<T> {
         })
     }
 
-    /// What has to go before another connection fits, if anything has to. The owner takes it out
-    /// with [`remove`](Self::remove).
-    pub fn in_the_way(&self) -> Option<ConnectionId> {
-        let opening = self.lists.len(Phase::Opening as usize);
-        if opening >= self.limits.opening {
-            return self.lists.first(Phase::Opening as usize).map(ConnectionId);
+    /// What has to go before another connection of a protocol fits, if anything has to. The owner
+    /// takes it out with [`remove`](Self::remove).
+    pub fn in_the_way(&self, protocol: Protocol) -> Option<ConnectionId> {
+        let kind = begun(protocol) as usize;
+        if self.lists.len(kind) >= self.limits.opening {
+            return self.lists.first(kind).map(ConnectionId);
         }
         if !self.free.is_empty() {
             return None;
         }
-        let over = OVER.iter().find_map(|phase| self.lists.first(*phase as usize));
-        over.or_else(|| self.lists.first(Phase::Opening as usize)).map(ConnectionId)
+        // Who comes in a flood gives way to others, and they do not give way to the flood.
+        let most = FLEETING.into_iter().max_by_key(|kind| self.lists.len(*kind as usize));
+        self.over().or_else(|| self.lists.first(most? as usize).map(ConnectionId))
     }
 
     /// A connection that is over and may go for its ports, the oldest first.
     pub fn over(&self) -> Option<ConnectionId> {
-        OVER.iter().find_map(|phase| self.lists.first(*phase as usize)).map(ConnectionId)
+        OVER.iter().find_map(|kind| self.lists.first(*kind as usize)).map(ConnectionId)
     }
 
     /// A connection whose first packet is `view`, and whose packets leave as `outgoing`.
@@ -342,7 +409,7 @@ impl<T> Conntrack<T> {
         if original == reply || self.find(&original).is_some() || self.find(&reply).is_some() {
             return Err((InsertError::Taken, note));
         }
-        if self.lists.len(Phase::Opening as usize) >= self.limits.opening {
+        if self.lists.len(begun(original.protocol) as usize) >= self.limits.opening {
             return Err((InsertError::Full, note));
         }
         if self.free.is_empty() {
@@ -350,7 +417,7 @@ impl<T> Conntrack<T> {
         }
         let track = match view.transport {
             Transport::Tcp(segment) => Track::Tcp(TcpTrack::new(&segment)),
-            _ => Track::Datagrams { is_answered: false },
+            _ => Track::Datagrams([1, 0]),
         };
         Ok(self.add(Connection { original, reply, track, touched: now, note }))
     }
@@ -376,7 +443,7 @@ impl<T> Conntrack<T> {
         }
         let track = match state {
             Some(state) => Track::Tcp(TcpTrack::restored(state)),
-            None => Track::Datagrams { is_answered: true },
+            None => Track::Datagrams([PACKETS_TO_STAY; 2]),
         };
         Some(self.add(Connection { original, reply, track, touched: now, note }))
     }
@@ -385,7 +452,7 @@ impl<T> Conntrack<T> {
     fn add(&mut self, connection: Connection<T>) -> ConnectionId {
         let slot = self.free.pop().expect("looked at before");
         let Connection { original, reply, .. } = connection;
-        self.lists.push(connection.phase() as usize, slot);
+        self.lists.push(connection.kind() as usize, slot);
         self.slots[slot as usize] = Some(connection);
         for (place, tuple) in [(2 * slot, original), (2 * slot + 1, reply)] {
             let (slots, seed) = (&self.slots, &self.seed);
@@ -414,21 +481,24 @@ impl<T> Conntrack<T> {
                 Judged::Inside => {}
                 other => return other,
             },
-            (Track::Datagrams { is_answered }, _) => *is_answered |= direction == Direction::Reply,
+            (Track::Datagrams(packets), _) => {
+                let packets = &mut packets[direction as usize];
+                *packets = packets.saturating_add(1).min(PACKETS_TO_STAY);
+            }
             _ => return Judged::Outside,
         }
         connection.touched = now;
-        let (mut phase, listed) = (connection.phase(), self.lists.list_of(id.0));
+        let (mut kind, listed) = (connection.kind(), self.lists.list_of(id.0));
         // A reset that an end did not believe may lead back to where nobody has answered. If there
         // is no room, the connection goes as one that was reset.
-        let comes_back = phase == Phase::Opening && listed != Some(Phase::Opening as usize);
-        if comes_back && self.lists.len(Phase::Opening as usize) >= self.limits.opening {
-            phase = Phase::Reset;
+        let comes_back = kind == Kind::Opening && listed != Some(Kind::Opening as usize);
+        if comes_back && self.lists.len(Kind::Opening as usize) >= self.limits.opening {
+            kind = Kind::Reset;
         }
-        if listed != Some(phase as usize) {
+        if listed != Some(kind as usize) {
             self.change(id.0);
         }
-        self.lists.push(phase as usize, id.0);
+        self.lists.push(kind as usize, id.0);
         Judged::Inside
     }
 
@@ -438,13 +508,18 @@ impl<T> Conntrack<T> {
         let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        if let Track::Tcp(track) = &mut connection.track {
-            track.catch_up(numbers, is_far);
+        match &mut connection.track {
+            Track::Tcp(track) => track.catch_up(numbers, is_far),
+            // Only of those that have had several packets others see any.
+            Track::Datagrams(packets) if last > connection.touched => {
+                *packets = [PACKETS_TO_STAY; 2];
+            }
+            Track::Datagrams(_) => {}
         }
         if last > connection.touched {
             connection.touched = last;
-            let phase = connection.phase() as usize;
-            self.lists.push(phase, id.0);
+            let kind = connection.kind() as usize;
+            self.lists.push(kind, id.0);
         }
     }
 
@@ -470,18 +545,18 @@ impl<T> Conntrack<T> {
 
     /// A connection that has lapsed, if there is one. Its owner takes it out.
     pub fn lapsed(&self, now: Time) -> Option<ConnectionId> {
-        ALL.into_iter().find_map(|phase| {
-            let first = self.lists.first(phase as usize)?;
+        ALL.into_iter().find_map(|kind| {
+            let first = self.lists.first(kind as usize)?;
             let touched = self.slots[first as usize].as_ref()?.touched;
-            (touched + self.timeouts.of(phase) <= now).then_some(ConnectionId(first))
+            (touched + self.timeouts.of(kind) <= now).then_some(ConnectionId(first))
         })
     }
 
     /// When a connection lapses next, if none has a packet before.
     pub fn next_due(&self) -> Option<Time> {
-        let due = |phase: Phase| {
-            let first = self.lists.first(phase as usize)?;
-            Some(self.slots[first as usize].as_ref()?.touched + self.timeouts.of(phase))
+        let due = |kind: Kind| {
+            let first = self.lists.first(kind as usize)?;
+            Some(self.slots[first as usize].as_ref()?.touched + self.timeouts.of(kind))
         };
         ALL.into_iter().filter_map(due).min()
     }
@@ -493,6 +568,11 @@ impl<T> Conntrack<T> {
     fn tuple_at(&self, place: u32) -> Tuple {
         tuple_of(&self.slots, place)
     }
+}
+
+/// Of which kind a connection is at first.
+fn begun(protocol: Protocol) -> Kind {
+    if protocol == Protocol::Udp { Kind::OneWay } else { Kind::Opening }
 }
 
 fn tuple_of<T>(slots: &[Option<Connection<T>>], place: u32) -> Tuple {

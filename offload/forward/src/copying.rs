@@ -176,11 +176,17 @@ impl<P: Port> Copying<P> {
     fn hold(&mut self, data: &[u8], offload: Offload, port: u8, until: Time) {
         let oldest =
             if self.spare.is_empty() { self.held.pop_front().map(|held| held.frame) } else { None };
-        self.counters.held_lost += u64::from(oldest.is_some());
-        let Some(mut frame) = oldest.or_else(|| self.spare.pop()) else { return };
+        if oldest.is_some() {
+            self.counters.held_lost += 1;
+            self.forwarder.give_up();
+        }
+        let Some(mut frame) = oldest.or_else(|| self.spare.pop()) else {
+            return self.forwarder.give_up();
+        };
         if frame.copy_from(&[IoSlice::new(data)], offload).is_ok() {
             self.held.push_back(Held { frame, port, until });
         } else {
+            self.forwarder.give_up();
             self.spare.push(frame);
         }
     }
@@ -194,6 +200,7 @@ impl<P: Port> Copying<P> {
                 self.spare.push(held.frame);
             } else if held.until <= now {
                 self.counters.held_lost += 1;
+                self.forwarder.give_up();
                 self.spare.push(held.frame);
             } else {
                 self.held.push_back(held);

@@ -42,11 +42,14 @@ pub enum Drop {
     Switch,
     /// It would be answered with a reset, and there have been too many of those.
     ResetLimit,
+    /// Another connection has the same ends at each back end that was tried: a client uses one port
+    /// for two services that have the same back ends.
+    EndsUsed,
 }
 
 impl Drop {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Interface,
         Self::NotOurs,
         Self::Malformed,
@@ -66,6 +69,7 @@ impl Drop {
         Self::StrayError,
         Self::Switch,
         Self::ResetLimit,
+        Self::EndsUsed,
     ];
 
     /// The reason's name in tables and metrics.
@@ -90,6 +94,7 @@ impl Drop {
             Self::StrayError => "stray_error",
             Self::Switch => "switch",
             Self::ResetLimit => "reset_limit",
+            Self::EndsUsed => "ends_used",
         }
     }
 }

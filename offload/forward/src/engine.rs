@@ -13,6 +13,7 @@
 //! done when its last command is.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -34,7 +35,12 @@ use crate::segmenting;
 
 /// Frames that wait for a neighbour's answer at most, and how long.
 const WAITING_MAX: usize = 32;
+/// How many of them may wait for the same one: others do not wait because one does not answer.
+const WAITING_FOR_ONE_MAX: usize = 3;
 const WAITING_FOR: Duration = Duration::from_secs(1);
+
+/// Neighbours have not been learned so often: those that wait are to be looked at again.
+const NEVER: u64 = u64::MAX;
 
 /// Frames whose bytes are fetched to be looked at, at most.
 const LOOKING_MAX: usize = 256;
@@ -64,7 +70,7 @@ nicache_counters::counters! {
         sent: "Packets given to the card.",
         card_bytes: "Bytes sent from the card's cache.",
         memory_bytes: "Bytes sent from main memory.",
-        queue_full: "Frames dropped because too many waited.",
+        queue_full: "Frames dropped because too many waited; of one that goes to several, each that was not sent.",
         lost: "Packets not sent, because the card had lost their payload (direct).",
         spilled: "Entries fetched to main memory before they were taken (spill, adaptive).",
         posted_whole: "Receives posted without an entry of the card, because none could be had.",
@@ -121,6 +127,15 @@ pub enum Sent {
     No,
 }
 
+/// A frame that waits for a neighbour's answer.
+#[derive(Debug)]
+struct Waiting {
+    frame: Box<Frame>,
+    until: Time,
+    /// By interface and address.
+    hop: Option<(usize, IpAddr)>,
+}
+
 /// A forwarder with a card: posts receives, queues frames, sends heads and what follows them, and
 /// takes entries back. The [module](self) has the rule that keeps bytes apart (invariant F1).
 #[derive(Debug)]
@@ -137,13 +152,15 @@ pub struct Engine<B> {
     /// A frame whose last part has not come.
     partial: Option<Box<Frame>>,
     queue: VecDeque<Box<Frame>>,
-    waiting: VecDeque<(Box<Frame>, Time)>,
+    waiting: VecDeque<Waiting>,
     /// All of their bytes are wanted, in this order.
     looking: VecDeque<Box<Frame>>,
     #[allow(clippy::vec_box, reason = "frames go to and fro, and are long")]
     spare: Vec<Box<Frame>>,
     under_way: VecDeque<UnderWay>,
     head: Head,
+    /// Which target of a group is the first to get the next frame.
+    fan_first: usize,
     learned: u64,
     counters: EngineCounters,
     #[cfg(test)]
@@ -168,6 +185,7 @@ impl<B: Backend> Engine<B> {
             spare: Vec::new(),
             under_way: VecDeque::new(),
             head: Head::new(),
+            fan_first: 0,
             learned: 0,
             counters: EngineCounters::default(),
             backend,
@@ -371,14 +389,19 @@ impl<B: Backend> Engine<B> {
         mut random: impl FnMut() -> u32,
     ) -> Result<usize, Broken> {
         if forwarder.learned() != self.learned
-            || self.waiting.front().is_some_and(|(_, until)| *until <= now)
+            || self.waiting.front().is_some_and(|waiting| waiting.until <= now)
         {
             self.learned = forwarder.learned();
             for _ in 0..self.waiting.len() {
-                let Some((frame, until)) = self.waiting.pop_front() else { break };
+                // Who would have to wait for room goes on waiting.
+                if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
+                    self.learned = NEVER;
+                    break;
+                }
+                let Some(Waiting { frame, until, .. }) = self.waiting.pop_front() else { break };
                 let moment = Moment { now, random: random() };
                 if let Some(frame) = self.pass(forwarder, frame, moment)? {
-                    self.wait_again(frame, until, now);
+                    self.wait_again(forwarder, frame, until, now);
                 }
             }
         }
@@ -394,7 +417,7 @@ impl<B: Backend> Engine<B> {
                 }
                 Some(frame) => {
                     count += 1;
-                    self.wait_again(frame, now + WAITING_FOR, now);
+                    self.wait_again(forwarder, frame, now + WAITING_FOR, now);
                 }
             }
         }
@@ -453,18 +476,25 @@ impl<B: Backend> Engine<B> {
                 self.send_segments(&frame, &mut head, whole, network_at, port)?;
             }
             Decision::FanOut { group, targets } => {
-                for target in 0..targets {
+                // Who found no room the last time comes first.
+                let first = self.fan_first.checked_rem(targets).unwrap_or(0);
+                for number in 0..targets {
+                    let target = (first + number) % targets;
+                    if self.backend.room()? < 1 + PIECES_MAX as u64 {
+                        self.counters.queue_full += (targets - number) as u64;
+                        self.fan_first = target;
+                        break;
+                    }
                     let one = forwarder.fan_out(
                         &frame.incoming(),
                         (group, target),
                         &mut head,
                         moment.now,
                     );
-                    // A target for which there is no room gets none: others do not wait for it.
                     match one {
                         Decision::Forward(Outgoing { interface, rest, offload }) => {
                             let port = port_of(forwarder, interface);
-                            self.send(&frame, &head, rest, offload, port, target + 1 < targets)?;
+                            self.send(&frame, &head, rest, offload, port, number + 1 < targets)?;
                         }
                         Decision::Cut { whole, network_at, mtu } => {
                             let port = port_of(forwarder, whole.interface);
@@ -579,12 +609,16 @@ impl<B: Backend> Engine<B> {
         Ok(all)
     }
 
-    fn wait_again(&mut self, frame: Box<Frame>, until: Time, now: Time) {
-        if until <= now || self.waiting.len() >= WAITING_MAX {
+    fn wait_again(&mut self, forwarder: &mut Forwarder, frame: Box<Frame>, until: Time, now: Time) {
+        let hop = forwarder.waits_for();
+        let same = self.waiting.iter().filter(|waiting| waiting.hop == hop).count();
+        let is_full = self.waiting.len() >= WAITING_MAX || same >= WAITING_FOR_ONE_MAX;
+        if until <= now || is_full {
             self.counters.waited_in_vain += 1;
+            forwarder.give_up();
             self.finish(frame);
         } else {
-            self.waiting.push_back((frame, until));
+            self.waiting.push_back(Waiting { frame, until, hop });
         }
     }
 

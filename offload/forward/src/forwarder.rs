@@ -18,6 +18,7 @@ use crate::fan_out::FanOut;
 use crate::fast_path::{FastCounters, FastPath};
 use crate::fragments::Fragments;
 use crate::interface::Interface;
+use crate::leaving::Leaving;
 use crate::links::Links;
 use crate::nat::{MappingError, Nat};
 use crate::neighbours::{Moved, Neighbours};
@@ -52,6 +53,9 @@ pub struct Forwarder {
     /// Connections of services by name that have no back end yet; nothing, if there is no such
     /// service.
     pub(crate) switch: Option<Box<Switch>>,
+    pub(crate) leaving: Leaving,
+    /// The interface and address of who was last waited for.
+    pub(crate) waits_for: Option<(usize, IpAddr)>,
     /// All bytes of the frame under consideration are there.
     pub(crate) is_whole: bool,
     pub(crate) counters: Counters,
@@ -92,6 +96,8 @@ impl Forwarder {
             groups,
             fast: None,
             switch,
+            leaving: Leaving::default(),
+            waits_for: None,
             is_whole: false,
             counters: Counters::default(),
         })
@@ -223,6 +229,11 @@ impl Forwarder {
             self.links.routes = routes;
             self.void_ways();
         }
+    }
+
+    /// The next hop that the last frame has to wait for, by interface and address.
+    pub fn waits_for(&self) -> Option<(usize, IpAddr)> {
+        self.waits_for
     }
 
     /// A question for a neighbour that is to be sent, with its interface.

@@ -12,6 +12,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use nicache_tcp::Time;
 
+use crate::conntrack::ConnectionId;
+use crate::rules::{Asked, Ruled};
+use crate::tcp_track::Direction;
 use crate::view::View;
 
 /// How long fragments of a packet may come behind the first one: as long as Linux puts one
@@ -44,10 +47,22 @@ pub enum Fate {
     Dropped,
 }
 
+/// What a first fragment came under: later ones, which have no ports, come under the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Under {
+    /// The rule.
+    pub ruled: Ruled,
+    /// By what that was found, in case there are other rules now.
+    pub asked: Asked,
+    /// The connection, if it belonged to one, and the direction.
+    pub connection: Option<(ConnectionId, Direction)>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: Key,
     fate: Fate,
+    under: Under,
     since: Time,
 }
 
@@ -74,10 +89,11 @@ impl Fragments {
     }
 
     /// The first fragment of a packet has come, and this became of it.
-    pub fn remember(&mut self, view: &View, interface: usize, fate: Fate, now: Time) {
+    pub fn remember(&mut self, view: &View, interface: usize, fate: Fate, under: Under, now: Time) {
         let Some(key) = key(view, interface) else { return };
+        let entry = Entry { key, fate, under, since: now };
         if let Some(place) = self.place(&key) {
-            self.ring[place] = Some(Entry { key, fate, since: now });
+            self.ring[place] = Some(entry);
             return;
         }
         let place = self.next;
@@ -88,7 +104,7 @@ impl Fragments {
                 found.remove();
             }
         }
-        self.ring[place] = Some(Entry { key, fate, since: now });
+        self.ring[place] = Some(entry);
         let (ring, seed) = (&self.ring, &self.seed);
         let rehash =
             |place: &u32| ring[*place as usize].map_or(0, |entry| seed.hash_one(entry.key));
@@ -96,9 +112,9 @@ impl Fragments {
     }
 
     /// What a later fragment has to follow. `None`: its first one is not known.
-    pub fn find(&self, view: &View, interface: usize, now: Time) -> Option<Fate> {
+    pub fn find(&self, view: &View, interface: usize, now: Time) -> Option<(Fate, Under)> {
         let entry = self.ring[self.place(&key(view, interface)?)?]?;
-        (now.since(entry.since) <= LASTS).then_some(entry.fate)
+        (now.since(entry.since) <= LASTS).then_some((entry.fate, entry.under))
     }
 
     fn place(&self, key: &Key) -> Option<usize> {

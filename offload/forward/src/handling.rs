@@ -4,9 +4,9 @@
 //! ```text
 //!  frame ─▶ ours? ─▶ view ─┬─ connection known ─▶ rules ─▶ its state ─▶ translate ─┐
 //!                          ├─ begins one ─▶ rules ─▶ begin.rs ─────────▶ translate ─┤─▶ onward.rs: hops, route, size, neighbour ─▶ head
-//!                          ├─ error ─▶ connection of what it quotes ──▶ translate ──┤
-//!                          ├─ later fragment ─▶ where the first one went ───────────┤
-//!                          └─ anything else ────────────────────────────────────────┘
+//!                          ├─ error ─▶ its connection's or own rules ─▶ translate ───┤
+//!                          ├─ later fragment ─▶ rule of the first, and its way ──────┤
+//!                          └─ anything else ─▶ rules ─────────────────────────────────┘
 //! ```
 
 use nicache_tcp::Time;
@@ -19,12 +19,14 @@ use crate::counters::Drop;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Incoming, Moment, Outgoing};
 use crate::fast_path::{Arrival, Way};
 use crate::forwarder::Forwarder;
-use crate::fragments::Fate;
+use crate::fragments::{Fate, Under};
 use crate::icmp::{self, Complaint};
+use crate::leaving::Leaves;
 use crate::links::is_martian;
 use crate::note::Note;
 use crate::onward::{self, Change};
 use crate::packet::Packet;
+use crate::rules::{Asked, Ruled};
 use crate::segmenting;
 use crate::services::Health;
 use crate::solicitation;
@@ -61,6 +63,7 @@ impl Forwarder {
     /// A frame has come in. What is to be sent begins with `head`, which is written over.
     pub fn handle(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
         self.counters.packets += 1;
+        self.rules.keep_charged();
         head.clear();
         let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
         match &decision {
@@ -69,7 +72,11 @@ impl Forwarder {
             }
             Decision::Answer { .. } => self.counters.answered += 1,
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
-            Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
+            // It comes again, or is given up.
+            Decision::Wait => {
+                self.counters.packets -= 1;
+                self.rules.give_back();
+            }
             // It comes again.
             Decision::Look => self.counters.packets -= 1,
             Decision::Taken => self.counters.taken += 1,
@@ -94,6 +101,12 @@ impl Forwarder {
             Decision::Look => Decision::Drop(Drop::Switch),
             other => other,
         }
+    }
+
+    /// A frame of which [`Decision::Wait`] was said does not come again.
+    pub fn give_up(&mut self) {
+        self.counters.packets += 1;
+        self.counters.dropped[Drop::Neighbour as usize] += 1;
     }
 
     /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was
@@ -193,12 +206,7 @@ impl Forwarder {
                 if self.links.owned.contains(&view.destination) {
                     return Err(Drop::NotOurs);
                 }
-                let tuple = Tuple {
-                    protocol: Protocol::Query,
-                    source: crate::tuple::Endpoint::new(view.source, 0),
-                    destination: crate::tuple::Endpoint::new(view.destination, 0),
-                };
-                let ruled = self.rules.find(&tuple, packet.interface);
+                let ruled = self.rules.find_for(&Asked::of_packet(&view, packet.interface));
                 match self.rules.passes(ruled, view.packet_len() as u64, moment.now) {
                     true => self.forward(&packet, &Change::Nothing, head, moment.now),
                     false => Err(Drop::Rule),
@@ -214,7 +222,8 @@ impl Forwarder {
                 Ok(Decision::FanOut { group, .. }) => Fate::FannedOut(*group),
                 _ => Fate::Dropped,
             };
-            self.fragments.remember(&view, packet.interface, fate, moment.now);
+            let under = self.under(&packet);
+            self.fragments.remember(&view, packet.interface, fate, under, moment.now);
         }
         decision
     }
@@ -232,24 +241,22 @@ impl Forwarder {
         let mut found = self.conntrack.find(&tuple);
         if let Some((id, direction)) = found {
             self.catch_up(id);
+            let ruled = self.ruled(id).ok_or(Drop::NoConnection)?;
             let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
-            let Note { mut ruled, chosen, switched, .. } = connection.note;
-            if !self.rules.is_current(ruled) {
-                ruled = self
-                    .rules
-                    .find(&connection.incoming(Direction::Original), connection.note.interface);
-                self.conntrack.note_mut(id).expect("it is there").ruled = ruled;
-            }
-            let leaves = direction == Direction::Original
-                && chosen.is_some_and(|chosen| {
-                    self.services.must_leave(chosen, tuple.protocol, moment.now)
-                });
-            if leaves {
+            let Note { switched, .. } = connection.note;
+            let leaves = self.leaves(packet, (id, direction), moment.now);
+            if leaves == Some(Leaves::Anew) {
                 self.end(id, moment.now);
                 found = None;
+            } else if leaves == Some(Leaves::Over) {
+                self.end(id, moment.now);
+                return Err(Drop::NoConnection);
             } else {
                 if !self.is_whole && !self.rules.passes(ruled, bytes, moment.now) {
                     return Err(Drop::Rule);
+                }
+                if leaves == Some(Leaves::Told) {
+                    return self.tell_both(packet, (id, direction), head, moment.now);
                 }
                 // As the back end sees it.
                 let mut seen = *view;
@@ -342,7 +349,36 @@ impl Forwarder {
         decision
     }
 
-    /// An error goes where the packet came from that it quotes.
+    /// The rule of a connection, by the list as it is now.
+    fn ruled(&mut self, id: ConnectionId) -> Option<Ruled> {
+        let connection = self.conntrack.get(id)?;
+        let Note { ruled, interface, .. } = connection.note;
+        if self.rules.is_current(ruled) {
+            return Some(ruled);
+        }
+        let ruled = self.rules.find(&connection.incoming(Direction::Original), interface);
+        self.conntrack.note_mut(id)?.ruled = ruled;
+        Some(ruled)
+    }
+
+    /// What a first fragment came under.
+    fn under(&self, packet: &Packet<'_>) -> Under {
+        let connection = packet.view.tuple().and_then(|tuple| self.conntrack.find(&tuple));
+        let known = connection.and_then(|(id, _)| self.conntrack.get(id));
+        let (asked, known) = match known {
+            Some(connection) => {
+                let Note { interface, ruled, .. } = connection.note;
+                let original = connection.incoming(Direction::Original);
+                (Asked::of_tuple(&original, interface), Some(ruled))
+            }
+            None => (Asked::of_packet(&packet.view, packet.interface), None),
+        };
+        let ruled = known.unwrap_or_else(|| self.rules.find_for(&asked));
+        Under { ruled, asked, connection }
+    }
+
+    /// An error goes where the packet came from that it quotes, under the rule of the connection
+    /// that the packet belongs to. If that is not known, the error is a packet like any other.
     fn handle_error(
         &mut self,
         packet: &Packet<'_>,
@@ -350,20 +386,29 @@ impl Forwarder {
         now: Time,
     ) -> Result<Decision, Drop> {
         let view = &packet.view;
+        let bytes = view.packet_len() as u64;
         let inner = icmp::quoted(packet.frame, view).map_err(|_| Drop::Malformed)?;
         let known = inner.tuple().and_then(|quoted| self.conntrack.find(&quoted.reversed()));
         let Some((id, direction)) = known else {
             if self.links.owned.contains(&view.destination) {
                 return Err(Drop::StrayError);
             }
+            let ruled = self.rules.find_for(&Asked::of_packet(view, packet.interface));
+            if !self.rules.passes(ruled, bytes, now) {
+                return Err(Drop::Rule);
+            }
             return self.forward(packet, &Change::Nothing, head, now);
         };
-        let connection = self.conntrack.get(id).ok_or(Drop::StrayError)?;
         // It was sent to whoever the quoted packet seemed to come from, or it is not about that
         // packet.
         if view.destination != inner.source {
             return Err(Drop::StrayError);
         }
+        let ruled = self.ruled(id).ok_or(Drop::StrayError)?;
+        if !self.rules.passes(ruled, bytes, now) {
+            return Err(Drop::Rule);
+        }
+        let connection = self.conntrack.get(id).ok_or(Drop::StrayError)?;
         let quote = connection.incoming(direction.other());
         let (before, after) = (
             connection.incoming(direction).source.address,
@@ -390,14 +435,45 @@ impl Forwarder {
         head: &mut Head,
         now: Time,
     ) -> Result<Decision, Drop> {
-        match self.fragments.find(&packet.view, packet.interface, now) {
-            Some(Fate::Forwarded { source, destination }) => {
+        let view = &packet.view;
+        let bytes = view.packet_len() as u64;
+        let first = self.fragments.find(view, packet.interface, now);
+        let (fate, Under { mut ruled, asked, connection }) = first.ok_or(Drop::Fragment)?;
+        if fate == Fate::Dropped {
+            return Err(Drop::Fragment);
+        }
+        if !self.rules.is_current(ruled) {
+            ruled = self.rules.find_for(&asked);
+        }
+        if !self.rules.passes(ruled, bytes, now) {
+            return Err(Drop::Rule);
+        }
+        let decision = match fate {
+            Fate::Forwarded { source, destination } => {
                 self.forward(packet, &Change::Addresses(source, destination), head, now)
             }
-            Some(Fate::FannedOut(group)) => {
+            Fate::FannedOut(group) => {
                 Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() })
             }
-            Some(Fate::Dropped) | None => Err(Drop::Fragment),
+            Fate::Dropped => Err(Drop::Fragment),
+        };
+        if let Some((id, direction)) = connection
+            && decision != Ok(Decision::Wait)
+        {
+            self.count_piece(id, direction, view);
+        }
+        decision
+    }
+
+    /// Counts a later fragment with its connection, unless another one has that number now.
+    fn count_piece(&mut self, id: ConnectionId, direction: Direction, view: &View) {
+        let is_it = self.conntrack.get(id).is_some_and(|connection| {
+            let tuple = connection.incoming(direction);
+            (tuple.source.address, tuple.destination.address) == (view.source, view.destination)
+        });
+        if let Some(note) = self.conntrack.note_mut(id).filter(|_| is_it) {
+            note.packets[direction as usize] += 1;
+            note.bytes[direction as usize] += view.packet_len() as u64;
         }
     }
 
@@ -436,7 +512,17 @@ impl Forwarder {
         head: &mut Head,
         now: Time,
     ) -> Result<Decision, Drop> {
-        onward::forward(&mut self.links, packet, change, head, &mut self.counters, now)
+        let decision =
+            onward::forward(&mut self.links, packet, change, head, &mut self.counters, now);
+        if decision == Ok(Decision::Wait) {
+            let (_, destination) = change.addresses(&packet.view);
+            self.waits_for = self
+                .links
+                .routes
+                .find(destination)
+                .map(|route| (route.interface, route.gateway.unwrap_or(destination)));
+        }
+        decision
     }
 
     fn complain(

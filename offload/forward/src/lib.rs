@@ -15,6 +15,7 @@
 //! | [`fragments`], `cutting` | later fragments, and packets cut into some | RFC 791 |
 //! | [`maglev`], [`services`] | one address for many back ends | Eisenbud et al. 2016 |
 //! | [`first_bytes`], [`names`], [`switch`] | a back end by the name that a client asks for | RFC 6066 section 3, RFC 9293 section 3.10 |
+//! | `leaving` | connections whose back end has been drained | RFC 5961 section 3.2 |
 //! | [`fan_out`] | one datagram to many | module head |
 //! | [`rules`] | what may pass | module head |
 //! | [`prefix`], [`routes`], [`neighbours`], [`solicitation`], [`interface`], [`links`] | the next hop | RFC 1812, RFC 826, RFC 4861 |
@@ -50,6 +51,7 @@ mod frame;
 mod handling;
 pub mod icmp;
 pub mod interface;
+mod leaving;
 pub mod links;
 mod lists;
 pub mod maglev;

@@ -23,6 +23,16 @@ pub struct Maglev {
     table: Box<[u16]>,
 }
 
+/// A back end whose turns to choose a place come.
+struct Turns {
+    number: u16,
+    /// Which place it tries next.
+    place: usize,
+    skip: usize,
+    weight: u32,
+    turns: u32,
+}
+
 impl Maglev {
     /// A table for back ends, each with the number of its name and its weight; those with weight 0
     /// get nothing. `seed`: the same for all who balance for one service.
@@ -38,30 +48,38 @@ impl Maglev {
         }
         let hash =
             |name: u64, salt: u64| FixedState::with_seed(seed ^ salt).hash_one(name) as usize;
-        let ways: Vec<(usize, usize)> = back_ends
-            .iter()
-            .map(|(name, _)| (hash(*name, 1) % PLACES, hash(*name, 2) % (PLACES - 1) + 1))
+        // Those that get nothing cost nothing, either: a place to begin at, a step, and a weight.
+        let mut active: Vec<Turns> = (0u16..)
+            .zip(back_ends)
+            .filter(|(_, (_, weight))| *weight > 0)
+            .map(|(number, (name, weight))| Turns {
+                number,
+                place: hash(*name, 1) % PLACES,
+                skip: hash(*name, 2) % (PLACES - 1) + 1,
+                weight: u32::from(*weight),
+                turns: 0,
+            })
             .collect();
-        let mut steps = vec![0usize; back_ends.len()];
-        let mut turns = vec![0u32; back_ends.len()];
         let mut filled = 0;
         while filled < PLACES {
-            for (number, (_, weight)) in back_ends.iter().enumerate() {
+            for turns in &mut active {
                 // The heaviest has a turn in each round, the others as often as their weight says.
-                turns[number] += u32::from(*weight);
-                if turns[number] < heaviest {
+                turns.turns += turns.weight;
+                if turns.turns < heaviest {
                     continue;
                 }
-                turns[number] -= heaviest;
-                let (offset, skip) = ways[number];
+                turns.turns -= heaviest;
                 let place = loop {
-                    let place = (offset + steps[number] * skip) % PLACES;
-                    steps[number] += 1;
+                    let place = turns.place;
+                    turns.place += turns.skip;
+                    if turns.place >= PLACES {
+                        turns.place -= PLACES;
+                    }
                     if table[place] == NOBODY {
                         break place;
                     }
                 };
-                table[place] = number as u16;
+                table[place] = turns.number;
                 filled += 1;
                 if filled == PLACES {
                     break;
@@ -82,12 +100,29 @@ impl Maglev {
 mod tests {
     use super::*;
 
+    impl Maglev {
+        /// Where the table is: another one is elsewhere.
+        pub(crate) fn at(&self) -> *const u16 {
+            self.table.as_ptr()
+        }
+    }
+
     fn shares(maglev: &Maglev, back_ends: usize) -> Vec<usize> {
         let mut shares = vec![0; back_ends];
         (0..PLACES as u64)
             .filter_map(|hash| maglev.find(hash))
             .for_each(|number| shares[number] += 1);
         shares
+    }
+
+    /// Balancers of other versions choose the same: who gets nothing changes nothing.
+    #[test]
+    fn who_gets_nothing_changes_nothing() {
+        let few = Maglev::new(&[(10, 1), (11, 3)], 7);
+        let many = Maglev::new(&[(1, 0), (10, 1), (2, 0), (11, 3), (3, 0)], 7);
+        for hash in 0..PLACES as u64 {
+            assert_eq!(few.find(hash).map(|number| [1, 3][number]), many.find(hash));
+        }
     }
 
     #[test]

@@ -38,6 +38,20 @@ pub(crate) enum Change<'a> {
     },
 }
 
+impl Change<'_> {
+    /// Where a packet comes from and goes to then.
+    pub(crate) fn addresses(&self, view: &View) -> (IpAddr, IpAddr) {
+        match self {
+            Change::Nothing => (view.source, view.destination),
+            Change::Ends(tuple) | Change::Spliced(tuple, _) => {
+                (tuple.source.address, tuple.destination.address)
+            }
+            Change::Addresses(source, destination) => (*source, *destination),
+            Change::Error { source, destination, .. } => (*source, *destination),
+        }
+    }
+}
+
 /// The last steps: hops, route, size, neighbour, and the head.
 pub(crate) fn forward(
     links: &mut Links,
@@ -48,14 +62,7 @@ pub(crate) fn forward(
     now: Time,
 ) -> Result<Decision, Drop> {
     let view = &packet.view;
-    let (source, destination) = match change {
-        Change::Nothing => (view.source, view.destination),
-        Change::Ends(tuple) | Change::Spliced(tuple, _) => {
-            (tuple.source.address, tuple.destination.address)
-        }
-        Change::Addresses(source, destination) => (*source, *destination),
-        Change::Error { source, destination, .. } => (*source, *destination),
-    };
+    let (source, destination) = change.addresses(view);
     if view.hops <= 1 {
         return complain(links, (Complaint::HopsExceeded, Drop::Hops), packet, head, counters, now);
     }

@@ -4,12 +4,14 @@
 //! Rules hold for connections that are there, too: each remembers which rule it came under and of
 //! which version of the list.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use nicache_tcp::Time;
 
 use crate::prefix::Prefix;
 use crate::tuple::{Protocol, Tuple};
+use crate::view::{ICMP, ICMPV6, Transport, View};
 
 /// What becomes of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,8 @@ pub enum Action {
 pub struct Rule {
     /// The interface that they come in by.
     pub interface: Option<usize>,
-    /// Protocol of the packets.
+    /// Protocol of the packets. Those of a protocol that has no name here (GRE, ESP, SCTP) come
+    /// under rules without one alone.
     pub protocol: Option<Protocol>,
     /// Who sends the first packet of the connection.
     pub source: Option<Prefix>,
@@ -44,13 +47,57 @@ pub struct Rule {
     pub action: Action,
 }
 
+/// What a rule is looked up by: who sends what to whom, and by which interface it comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// `None`: a protocol that has no name here.
+    protocol: Option<Protocol>,
+    source: IpAddr,
+    destination: IpAddr,
+    /// The destination's, if there is one.
+    port: Option<u16>,
+    interface: usize,
+}
+
+impl Asked {
+    /// For a connection.
+    pub fn of_tuple(tuple: &Tuple, interface: usize) -> Self {
+        Self {
+            protocol: Some(tuple.protocol),
+            source: tuple.source.address,
+            destination: tuple.destination.address,
+            port: Some(tuple.destination.port),
+            interface,
+        }
+    }
+
+    /// For a packet by itself, whatever it may belong to.
+    pub fn of_packet(view: &View, interface: usize) -> Self {
+        if let Some(tuple) = view.tuple() {
+            return Self::of_tuple(&tuple, interface);
+        }
+        // Errors of ICMP, and its messages that are not queries.
+        let is_icmp =
+            matches!(view.transport, Transport::Error(_)) || matches!(view.protocol, ICMP | ICMPV6);
+        Self {
+            protocol: is_icmp.then_some(Protocol::Query),
+            source: view.source,
+            destination: view.destination,
+            port: None,
+            interface,
+        }
+    }
+}
+
 impl Rule {
-    fn fits(&self, tuple: &Tuple, interface: usize) -> bool {
-        self.interface.is_none_or(|wanted| wanted == interface)
-            && self.protocol.is_none_or(|protocol| protocol == tuple.protocol)
-            && self.source.is_none_or(|prefix| prefix.contains(tuple.source.address))
-            && self.destination.is_none_or(|prefix| prefix.contains(tuple.destination.address))
-            && self.ports.as_ref().is_none_or(|ports| ports.contains(&tuple.destination.port))
+    fn fits(&self, asked: &Asked) -> bool {
+        let has_port =
+            |ports: &RangeInclusive<u16>| asked.port.is_some_and(|port| ports.contains(&port));
+        self.interface.is_none_or(|wanted| wanted == asked.interface)
+            && self.protocol.is_none_or(|protocol| Some(protocol) == asked.protocol)
+            && self.source.is_none_or(|prefix| prefix.contains(asked.source))
+            && self.destination.is_none_or(|prefix| prefix.contains(asked.destination))
+            && self.ports.as_ref().is_none_or(has_port)
     }
 }
 
@@ -85,6 +132,8 @@ pub struct Rules {
     rules: Vec<Rule>,
     buckets: Vec<Bucket>,
     version: u32,
+    /// What was charged last, and to which rule.
+    charged: Option<(usize, u64)>,
 }
 
 impl Rules {
@@ -106,13 +155,18 @@ impl Rules {
         };
         self.buckets = rules.iter().map(bucket).collect();
         self.rules = rules;
+        self.charged = None;
         self.version = self.version.wrapping_add(1);
     }
 
     /// The rule for a connection.
     pub fn find(&self, tuple: &Tuple, interface: usize) -> Ruled {
-        let rule =
-            self.rules.iter().position(|rule| rule.fits(tuple, interface)).map(|rule| rule as u16);
+        self.find_for(&Asked::of_tuple(tuple, interface))
+    }
+
+    /// The rule for a connection, or for a packet that belongs to none.
+    pub fn find_for(&self, asked: &Asked) -> Ruled {
+        let rule = self.rules.iter().position(|rule| rule.fits(asked)).map(|rule| rule as u16);
         Ruled { version: self.version, rule }
     }
 
@@ -144,8 +198,25 @@ impl Rules {
                 };
                 let left = bucket.billionths.checked_sub(u128::from(bytes) * BILLION);
                 bucket.billionths = left.unwrap_or(bucket.billionths);
+                self.charged = left.map(|_| (number, bytes));
                 left.is_some()
             }
+        }
+    }
+
+    /// What was charged is for good.
+    pub fn keep_charged(&mut self) {
+        self.charged = None;
+    }
+
+    /// The packet that was charged last does not pass now, and comes again.
+    pub fn give_back(&mut self) {
+        let Some((number, bytes)) = self.charged.take() else { return };
+        if let (Some(bucket), Some(Rule { action: Action::Limit { burst_bytes, .. }, .. })) =
+            (self.buckets.get_mut(number), self.rules.get(number))
+        {
+            let most = u128::from(*burst_bytes) * BILLION;
+            bucket.billionths = (bucket.billionths + u128::from(bytes) * BILLION).min(most);
         }
     }
 }

@@ -168,7 +168,7 @@ impl Services {
         }
         let old = std::mem::replace(&mut service.health[usize::from(chosen.back_end)], health);
         if (old == Health::Up) != (health == Health::Up) {
-            service.rebuild(self.seed);
+            service.rebuild_for(chosen.back_end, self.seed);
         }
     }
 
@@ -217,25 +217,80 @@ impl Services {
 }
 
 impl Service {
+    /// Makes the tables of all sets.
     fn rebuild(&mut self, seed: u64) {
-        let name = |endpoint: &Endpoint| FixedState::with_seed(seed).hash_one(endpoint);
-        let is_in = |set: Option<&Vec<u16>>, number: usize| {
-            set.is_none_or(|set| set.contains(&(number as u16)))
-        };
-        let list = |set: Option<&Vec<u16>>| -> Vec<(u64, u16)> {
-            let all = self.config.back_ends.iter().zip(&self.health).enumerate();
-            all.map(|(number, (back_end, health))| {
-                let is_wanted = *health == Health::Up && is_in(set, number);
-                (name(&back_end.endpoint), if is_wanted { back_end.weight } else { 0 })
-            })
-            .collect()
-        };
-        let tables = match &self.config.by_name {
-            None => vec![Maglev::new(&list(None), seed)],
+        self.tables = match &self.config.by_name {
+            None => vec![self.table(None, seed)],
             Some(by_name) => {
-                by_name.names.sets().iter().map(|set| Maglev::new(&list(Some(set)), seed)).collect()
+                by_name.names.sets().iter().map(|set| self.table(Some(set), seed)).collect()
             }
         };
-        self.tables = tables;
+    }
+
+    /// Makes the tables anew in which a back end is: packets wait meanwhile.
+    fn rebuild_for(&mut self, back_end: u16, seed: u64) {
+        for number in 0..self.tables.len() {
+            let set = self.config.by_name.as_ref().map(|by_name| &by_name.names.sets()[number]);
+            if set.is_none_or(|set| set.contains(&back_end)) {
+                self.tables[number] = self.table(set, seed);
+            }
+        }
+    }
+
+    /// The table of a set, or of all back ends.
+    fn table(&self, set: Option<&Vec<u16>>, seed: u64) -> Maglev {
+        let name = |endpoint: &Endpoint| FixedState::with_seed(seed).hash_one(endpoint);
+        let is_in = |number: usize| set.is_none_or(|set| set.contains(&(number as u16)));
+        let all = self.config.back_ends.iter().zip(&self.health).enumerate();
+        let list: Vec<(u64, u16)> = all
+            .map(|(number, (back_end, health))| {
+                let is_wanted = *health == Health::Up && is_in(number);
+                (name(&back_end.endpoint), if is_wanted { back_end.weight } else { 0 })
+            })
+            .collect();
+        Maglev::new(&list, seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Pattern;
+
+    /// With many names, a back end that comes or goes costs the tables that it is in.
+    #[test]
+    fn other_sets_stay_as_they_are() {
+        let pattern = |name: &str| vec![Pattern::new(name).unwrap()];
+        let back_end =
+            |number: u8| BackEnd { endpoint: Endpoint::new([10, 0, 0, number], 443), weight: 1 };
+        let names = ["a.example", "b.example", "b.example"].map(pattern);
+        let config = ServiceConfig {
+            protocol: Protocol::Tcp,
+            address: Endpoint::new([10, 0, 0, 100], 443),
+            back_ends: (0..3).map(back_end).collect(),
+            masquerade: None,
+            by_name: Some(ByName {
+                by: By::Sni,
+                names: Names::new(&names).unwrap(),
+                proxy_protocol: false,
+            }),
+        };
+        let mut services = Services::new(vec![config], 1);
+        let at = |services: &Services| -> Vec<_> {
+            services.services[0].tables.iter().map(Maglev::at).collect()
+        };
+        let before = at(&services);
+        assert_eq!(before.len(), 2);
+        services.set_health(Chosen { service: 0, back_end: 2 }, Health::Down);
+        let moved = before.iter().zip(at(&services)).filter(|(old, new)| **old != *new).count();
+        assert_eq!(moved, 1);
+        let set = services.config(0).by_name.as_ref().unwrap().names.sets();
+        let number = set.iter().position(|set| *set == [1, 2]).unwrap() as u16;
+        let tuple = Tuple { protocol: Protocol::Tcp, ..Tuple::NOBODY };
+        let chosen = (0..50u16).map(|port| {
+            let source = Endpoint { port, ..tuple.source };
+            services.choose(0, number, &Tuple { source, ..tuple }).unwrap().back_end
+        });
+        assert!(chosen.into_iter().all(|back_end| back_end == 1));
     }
 }

@@ -10,6 +10,7 @@
 //!  SynSent ─SYN,ACK─▶ SynReceived ─ACK─▶ Established ─FIN─▶ Closing ─FIN of the other, both acknowledged─▶ TimeWait
 //!     └──────────────────────┴──────── RST in the window ──────┴──────▶ Reset ─any other segment─▶ as before
 //!  TimeWait, Reset ─SYN with a later number─▶ SynSent
+//!  Closing ─SYN, and the other end's SYN,ACK for it─▶ SynReceived
 //! ```
 
 use nicache_tcp::Seq;
@@ -63,6 +64,8 @@ pub enum TcpState {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
+    /// Behind its SYN, if that was seen. Payload may follow there (RFC 7413).
+    first: Seq,
     /// Behind the last number that it has sent.
     end: Seq,
     /// Behind the last number that the other end has let it send.
@@ -75,6 +78,27 @@ struct Side {
     offers_scale: bool,
     /// Behind its FIN.
     fin: Option<Seq>,
+}
+
+impl Side {
+    /// An end whose SYN was seen.
+    fn begun(segment: &TcpView) -> Self {
+        let end = segment.seq + segment.numbers();
+        Self {
+            first: segment.seq + 1,
+            end,
+            max_end: end,
+            max_window: u32::from(segment.window).max(1),
+            scale: segment.scale.unwrap_or(0),
+            offers_scale: segment.scale.is_some(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a segment of the other end answers its SYN: that, or some of the payload with it.
+    fn is_answer(&self, segment: &TcpView) -> bool {
+        segment.ack.ge(self.first) && segment.ack.le(self.end)
+    }
 }
 
 /// What is known of an end of a TCP connection.
@@ -113,6 +137,11 @@ pub struct TcpTrack {
     sides: [Side; 2],
     /// Of a direction, no number is known until its next segment.
     is_unknown: [bool; 2],
+    /// The handshake was not seen: windows are what they may be at most, a quarter of all numbers.
+    is_guessed: bool,
+    /// A SYN that came while the connection was closing. The other end judges whether it begins
+    /// another one between the same ends: the last segment of this one may be lost.
+    again: Option<Side>,
 }
 
 impl TcpTrack {
@@ -120,23 +149,17 @@ impl TcpTrack {
     /// connection that is older than what is known of it.
     pub fn new(segment: &TcpView) -> Self {
         let end = segment.seq + segment.numbers();
-        let window = u32::from(segment.window).max(1);
         let mut track = Self {
             state: TcpState::SynSent,
             before_reset: TcpState::SynSent,
             sides: [Side::default(); 2],
             is_unknown: [false; 2],
+            is_guessed: !segment.flags.syn(),
+            again: None,
         };
         let [sender, _] = &mut track.sides;
         if segment.flags.syn() {
-            *sender = Side {
-                end,
-                max_end: end,
-                max_window: window,
-                scale: segment.scale.unwrap_or(0),
-                offers_scale: segment.scale.is_some(),
-                ..Side::default()
-            };
+            *sender = Side::begun(segment);
             return track;
         }
         track.sides[1] = Side { end: segment.ack, ..Side::default() };
@@ -155,6 +178,8 @@ impl TcpTrack {
             before_reset: TcpState::Established,
             sides: [Side::default(); 2],
             is_unknown: [true; 2],
+            is_guessed: true,
+            again: None,
         }
     }
 
@@ -235,7 +260,7 @@ impl TcpTrack {
             // Nothing but a reset answers a SYN otherwise.
             let [original, _] = &self.sides;
             let refuses = match direction {
-                Direction::Reply => flags.rst() && flags.ack() && segment.ack == original.end,
+                Direction::Reply => flags.rst() && flags.ack() && original.is_answer(segment),
                 Direction::Original => flags.rst() && segment.seq == original.end,
             };
             return if refuses { self.reset() } else { Judged::Outside };
@@ -246,9 +271,16 @@ impl TcpTrack {
         if flags.rst() {
             // What the receiver would not believe changes nothing: before what it has acknowledged
             // (RFC 5961 section 3.2).
-            let receiver = &self.sides[direction.other() as usize];
-            let expected = if receiver.max_window == 0 { segment.seq } else { receiver.acked };
-            return if segment.seq.ge(expected) { self.reset() } else { Judged::Outside };
+            let (sender, receiver) =
+                (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
+            let is_known = receiver.max_window > 0;
+            let is_expected = !is_known || segment.seq.ge(receiver.acked);
+            // Within windows that are guessed a stranger's reset is too easily. Its receiver
+            // believes one only at the very number that it expects.
+            let first = if is_known { receiver.acked } else { sender.end };
+            let is_seen = segment.seq.ge(first) && segment.seq.le(sender.end);
+            let is_believed = is_expected && (is_seen || !self.is_guessed);
+            return if is_believed { self.reset() } else { Judged::Outside };
         }
         self.advance(direction, segment);
         if self.state == TcpState::Reset {
@@ -282,8 +314,9 @@ impl TcpTrack {
     }
 
     fn handle_syn(&mut self, direction: Direction, segment: &TcpView) -> Judged {
-        let end = segment.seq + segment.numbers();
         let side = &self.sides[direction as usize];
+        // Again, with its payload or without.
+        let is_again = segment.seq + 1 == side.first;
         match (self.state, direction) {
             // RFC 9293 section 3.6.1: behind the numbers of the old connection.
             (TcpState::TimeWait, Direction::Original)
@@ -292,38 +325,57 @@ impl TcpTrack {
                 Judged::Begins
             }
             (TcpState::Reset, Direction::Original) => Judged::Begins,
-            (TcpState::SynSent, Direction::Original) if end == side.end => Judged::Inside,
+            (TcpState::SynSent, Direction::Original) if is_again => Judged::Inside,
             (TcpState::SynSent | TcpState::PickedUp, Direction::Original) => Judged::Begins,
-            (TcpState::SynReceived, _) if end == side.end => Judged::Inside,
+            (TcpState::SynReceived, _) if is_again => Judged::Inside,
             // Both begin at once (RFC 9293 section 3.5).
             (TcpState::SynSent, Direction::Reply) => {
                 self.open(direction, segment);
                 self.state = TcpState::SynReceived;
                 Judged::Inside
             }
+            (TcpState::Closing, Direction::Original) => {
+                self.again = Some(Side::begun(segment));
+                Judged::Outside
+            }
             _ => Judged::Outside,
         }
     }
 
     fn handle_syn_ack(&mut self, direction: Direction, segment: &TcpView) -> Judged {
+        if self.state == TcpState::Closing
+            && direction == Direction::Reply
+            && let Some(again) = self.again.filter(|again| again.is_answer(segment))
+        {
+            *self = Self {
+                state: TcpState::SynSent,
+                before_reset: TcpState::SynSent,
+                sides: [again, Side::default()],
+                is_unknown: [false; 2],
+                is_guessed: false,
+                again: None,
+            };
+        }
         let (side, other) =
             (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
         let is_new = self.state == TcpState::SynSent
             && direction == Direction::Reply
-            && segment.ack == other.end;
+            && other.is_answer(segment);
         if is_new {
             self.open(direction, segment);
             self.sides[direction as usize].acked = segment.ack;
             let window = u32::from(segment.window).max(1);
             let other = &mut self.sides[direction.other() as usize];
+            // Payload that it did not take with the SYN comes again.
+            other.end = segment.ack;
             other.max_end = segment.ack + window;
             self.state = TcpState::SynReceived;
             return Judged::Inside;
         }
         let is_again = matches!(self.state, TcpState::SynReceived | TcpState::Established)
-            && segment.seq + 1 == side.end
+            && segment.seq + 1 == side.first
             && segment.ack.le(other.end);
-        if is_again || self.state == TcpState::SynReceived && segment.seq + 1 == side.end {
+        if is_again || self.state == TcpState::SynReceived && segment.seq + 1 == side.first {
             return Judged::Inside;
         }
         Judged::Outside
@@ -331,15 +383,7 @@ impl TcpTrack {
 
     /// The first segment of an end, which is a SYN.
     fn open(&mut self, direction: Direction, segment: &TcpView) {
-        let end = segment.seq + segment.numbers();
-        self.sides[direction as usize] = Side {
-            end,
-            max_end: end,
-            max_window: u32::from(segment.window).max(1),
-            scale: segment.scale.unwrap_or(0),
-            offers_scale: segment.scale.is_some(),
-            ..Side::default()
-        };
+        self.sides[direction as usize] = Side::begun(segment);
         // RFC 7323 section 2.2: only if both offer it.
         if !self.sides.iter().all(|side| side.offers_scale) {
             self.sides.iter_mut().for_each(|side| side.scale = 0);
@@ -500,6 +544,39 @@ mod tests {
         assert_eq!(track.state(), TcpState::TimeWait);
     }
 
+    /// Of a connection whose handshake was not seen, a reset ends what is known only at a number
+    /// that was seen.
+    #[test]
+    fn resets_of_a_restored_connection() {
+        let mut track = TcpTrack::restored(TcpState::Established);
+        track.handle(Direction::Original, &segment(ACK, 5000, 9000, 100));
+        track.handle(Direction::Reply, &segment(ACK, 9000, 5100, 200));
+        for seq in (0..1000u32).map(|step| step * 4_294_967 + 3) {
+            let reset = segment(Flags::RST, seq, 0, 0);
+            assert_eq!(track.handle(Direction::Reply, &reset), Judged::Outside, "{seq}");
+            assert_eq!(track.handle(Direction::Original, &reset), Judged::Outside, "{seq}");
+        }
+        assert_eq!(track.state(), TcpState::Established);
+        track.handle(Direction::Reply, &segment(Flags::RST | ACK, 9200, 5100, 0));
+        assert_eq!(track.state(), TcpState::Reset);
+        // The other end has not spoken since.
+        let mut track = TcpTrack::restored(TcpState::Established);
+        track.handle(Direction::Original, &segment(ACK, 5000, 9000, 100));
+        let reset = |seq| segment(Flags::RST | ACK, seq, 9000, 0);
+        assert_eq!(track.handle(Direction::Original, &reset(5200)), Judged::Outside);
+        assert_eq!(track.handle(Direction::Original, &reset(5100)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Reset);
+        let mut track = TcpTrack::new(&segment(ACK, 5000, 9000, 100));
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(Flags::RST, 20_000, 0, 0)),
+            Judged::Outside
+        );
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(Flags::RST, 9000, 0, 0)),
+            Judged::Inside
+        );
+    }
+
     #[test]
     fn from_a_syn_to_time_wait() {
         let mut track = established();
@@ -521,6 +598,35 @@ mod tests {
             track.handle(Direction::Original, &segment(Flags::SYN, 90_000, 0, 0)),
             Judged::Begins
         );
+    }
+
+    /// The last acknowledgment was lost, and the client uses its port again: the other end, which
+    /// has forgotten the old connection, answers.
+    #[test]
+    fn the_same_ends_while_closing() {
+        let closing = || {
+            let mut track = established();
+            track.handle(Direction::Original, &segment(ACK | Flags::FIN, 101, 501, 0));
+            track.handle(Direction::Reply, &segment(ACK | Flags::FIN, 501, 102, 0));
+            assert_eq!(track.state(), TcpState::Closing);
+            let again = segment(Flags::SYN, 90_000, 0, 0);
+            assert_eq!(track.handle(Direction::Original, &again), Judged::Outside);
+            assert_eq!(track.state(), TcpState::Closing);
+            track
+        };
+        let mut track = closing();
+        let answer = segment(Flags::SYN | ACK, 70_000, 90_001, 0);
+        assert_eq!(track.handle(Direction::Reply, &answer), Judged::Inside);
+        assert_eq!(track.state(), TcpState::SynReceived);
+        let last = segment(ACK, 90_001, 70_001, 10);
+        assert_eq!(track.handle(Direction::Original, &last), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
+        // Nobody else's answer counts, and the old connection may still end.
+        let mut track = closing();
+        let answer = segment(Flags::SYN | ACK, 70_000, 90_002, 0);
+        assert_eq!(track.handle(Direction::Reply, &answer), Judged::Outside);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 102, 502, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::TimeWait);
     }
 
     #[test]
@@ -556,6 +662,36 @@ mod tests {
             track.handle(Direction::Reply, &segment(flags, 0, ack, 0));
             assert_eq!(track.state(), state, "{flags:?} {ack}");
         }
+    }
+
+    /// RFC 7413: a server may leave the payload of a SYN, and a client may send the SYN again
+    /// without it.
+    #[test]
+    fn a_syn_with_payload() {
+        for (ack, is_inside) in [(100, false), (101, true), (151, true), (201, true), (202, false)]
+        {
+            for is_again in [false, true] {
+                let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 100));
+                if is_again {
+                    let again = segment(Flags::SYN, 100, 0, 0);
+                    assert_eq!(track.handle(Direction::Original, &again), Judged::Inside);
+                }
+                let answer = segment(Flags::SYN | ACK, 500, ack, 0);
+                let judged = track.handle(Direction::Reply, &answer);
+                assert_eq!(judged == Judged::Inside, is_inside, "{ack}");
+                if !is_inside {
+                    continue;
+                }
+                let rest = segment(ACK, ack, 501, 201 - ack);
+                assert_eq!(track.handle(Direction::Original, &rest), Judged::Inside, "{ack}");
+                assert_eq!(track.state(), TcpState::Established);
+                let acked = segment(ACK, 501, 201, 0);
+                assert_eq!(track.handle(Direction::Reply, &acked), Judged::Inside);
+            }
+        }
+        let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 100));
+        track.handle(Direction::Reply, &segment(Flags::RST | ACK, 0, 101, 0));
+        assert_eq!(track.state(), TcpState::Reset);
     }
 
     #[test]
@@ -626,6 +762,7 @@ mod tests {
                 } else {
                     (seq, ack, payload_len)
                 };
+                track.again = None;
                 let before = format!("{track:?}");
                 let segment = segment(Flags(flags), seq, ack, payload_len);
                 match track.handle(direction, &segment) {
@@ -633,7 +770,11 @@ mod tests {
                         *mine = mine.wrapping_add(segment.numbers());
                     }
                     Judged::Inside => {}
-                    Judged::Outside => prop_assert_eq!(before, format!("{track:?}")),
+                    Judged::Outside => {
+                        // But for a SYN that may be judged better by the other end.
+                        track.again = None;
+                        prop_assert_eq!(before, format!("{track:?}"));
+                    }
                     Judged::Begins => prop_assert!(matches!(
                         track.state(),
                         TcpState::TimeWait | TcpState::Reset | TcpState::SynSent

@@ -161,6 +161,68 @@ fn a_full_table() {
     assert_eq!(world.try_enter(&tcp_back(first, ACK, 501, 101)).unwrap_err(), Drop::NoConnection);
 }
 
+fn udp(client: usize, port: u16) -> Recipe {
+    Recipe::new(UDP, (address(CLIENTS[client]), port), (address(SERVERS[0]), 53))
+}
+
+/// Sends so many datagrams, each of which is answered; what the server sees.
+fn ask(world: &mut World, client: usize, port: u16, times: usize) -> End {
+    let mut seen = None;
+    for _ in 0..times {
+        let from = world.try_leave(&udp(client, port)).unwrap().from();
+        world.try_enter(&Recipe::new(UDP, (address(SERVERS[0]), 53), from)).unwrap();
+        seen = Some(from);
+    }
+    seen.unwrap()
+}
+
+/// RFC 4787, REQ-5: a mapping stays for two minutes, also if nothing was answered yet.
+#[test]
+fn datagrams_that_nobody_has_answered_yet() {
+    let mut world = World::new(|_| {});
+    let seen = world.try_leave(&udp(0, 4000)).unwrap().from();
+    let back = Recipe::new(UDP, (address(SERVERS[0]), 53), seen);
+    world.now += Duration::from_secs(119);
+    while world.forwarder.expire(world.now) {}
+    assert_eq!(world.try_enter(&back).unwrap().destination, address(CLIENTS[0]));
+    world.now += Duration::from_secs(121);
+    while world.forwarder.expire(world.now) {}
+    assert!(world.forwarder.connections().is_empty(), "a question and its answer");
+    let seen = ask(&mut world, 0, 4001, 2);
+    world.now += Duration::from_secs(299);
+    while world.forwarder.expire(world.now) {}
+    let back = Recipe::new(UDP, (address(SERVERS[0]), 53), seen);
+    assert!(world.try_enter(&back).is_ok(), "who speaks with each other has longer");
+}
+
+/// Questions with spoofed sources to a server that answers refuse nobody else, and neither do those
+/// that it does not answer; who speaks with each other stays.
+#[test]
+fn a_flood_of_questions() {
+    let mut world = World::new(|config| config.limits = LIMITS);
+    let open: Vec<_> =
+        (0..10u16).map(|number| (number + 2000, open(&mut world, number + 2000))).collect();
+    let talk: Vec<_> = (0..10u16).map(|port| ask(&mut world, 0, 3000 + port, 2)).collect();
+    for is_answered in [true, false] {
+        for port in 10_000..11_000 {
+            match is_answered {
+                true => drop(ask(&mut world, 1, port, 1)),
+                false => drop(world.try_leave(&udp(1, port)).unwrap()),
+            }
+        }
+        let seen = self::open(&mut world, 5000 + u16::from(is_answered));
+        goes_on(&mut world, 5000 + u16::from(is_answered), seen);
+    }
+    for (port, seen) in &open {
+        goes_on(&mut world, *port, *seen);
+    }
+    for (port, seen) in talk.iter().enumerate() {
+        let back = Recipe::new(UDP, (address(SERVERS[0]), 53), *seen);
+        assert_eq!(world.try_enter(&back).unwrap().ports.1, 3000 + port as u16);
+    }
+    assert_eq!(world.forwarder.counters().dropped_for(Drop::TableFull), 0);
+}
+
 /// Ports run out; those of connections that are over come back at once, and no two have the same.
 #[test]
 fn ports_that_run_out() {
@@ -315,7 +377,8 @@ proptest! {
                 }
             }
             prop_assert!(world.forwarder.connections().len() <= 24);
-            prop_assert!(world.forwarder.connections().count(Phase::Opening) <= 8);
+            // UDP, and all others.
+            prop_assert!(world.forwarder.connections().count(Phase::Opening) <= 8 + 8);
         }
         world.now += Duration::from_secs(100_000);
         while world.forwarder.expire(world.now) {}
@@ -419,6 +482,36 @@ fn a_back_end_that_dies() {
     }
 }
 
+/// Two services with the same back end: it cannot tell apart what a client sends to both from one
+/// port. A connection that is over gives way to the next.
+#[test]
+fn one_port_for_two_services() {
+    let mut world = World::new(|config| {
+        let one = service(Protocol::Tcp, [1, 0]);
+        let address = Endpoint::new(address("10.1.0.101"), 80);
+        config.services = vec![one.clone(), ServiceConfig { address, ..one }];
+        config.interfaces[1].masquerade = vec![];
+    });
+    let to = |service: &str, flags, seq, ack| Recipe {
+        destination: address(service),
+        tcp: (seq, ack, flags),
+        ..to_service(TCP, 7, 0)
+    };
+    let (one, two) = ("10.1.0.100", "10.1.0.101");
+    world.try_leave(&to(one, SYN, 100, 0)).unwrap();
+    let seen = (address(CLIENTS[0]), 7);
+    world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+    world.try_leave(&to(one, ACK, 101, 501)).unwrap();
+    assert_eq!(world.try_leave(&to(two, SYN, 9000, 0)).unwrap_err(), Drop::EndsUsed);
+    assert_eq!(world.try_leave(&to(one, ACK, 101, 501)).unwrap().destination, address(SERVERS[0]));
+    world.try_leave(&to(one, RST, 101, 0)).unwrap();
+    assert_eq!(world.try_leave(&to(two, SYN, 9000, 0)).unwrap().destination, address(SERVERS[0]));
+    let back = world.try_enter(&tcp_back(seen, SYN | ACK, 70_000, 9001)).unwrap();
+    assert_eq!(back.source, address(two));
+    let counts = BOTH.map(|chosen| world.forwarder.services().connections(chosen));
+    assert_eq!((counts[0], world.forwarder.connections().len()), (0, 1));
+}
+
 /// k8s#57841: a drained back end keeps what it has, gets nothing new, and is left alone at the
 /// deadline.
 #[test]
@@ -471,6 +564,71 @@ fn a_back_end_that_goes_down_while_it_is_drained() {
     assert_eq!((health, seen.destination), (Health::Up, address(SERVERS[0])));
     world.forwarder.set_answers(BOTH[0], false);
     assert_eq!(world.forwarder.services().health(BOTH[0]), Health::Down);
+}
+
+/// A client whose service was drained learns that its connection is over, and so does the back end,
+/// whichever of them sends next, also if the back end sees our address in the client's place.
+#[test]
+fn a_connection_past_the_deadline_is_reset_at_both_ends() {
+    for (masquerade, is_reply) in [(Some(0), false), (Some(0), true), (None, false), (None, true)] {
+        let mut world = World::new(|config| {
+            let service = ServiceConfig { masquerade, ..service(Protocol::Tcp, [1, 0]) };
+            config.services = vec![service];
+            config.interfaces[1].masquerade = vec![];
+        });
+        let to = |flags, seq, ack| Recipe { tcp: (seq, ack, flags), ..to_service(TCP, 7, 0) };
+        let seen = world.try_leave(&to(SYN, 100, 0)).unwrap().from();
+        world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+        world.try_leave(&to(ACK, 101, 501)).unwrap();
+        let until = Time::ZERO + Duration::from_secs(10);
+        world.forwarder.set_health(BOTH[0], Health::Draining { until });
+        world.now = until;
+        // One byte more than what the other end has acknowledged.
+        let recipe = match is_reply {
+            true => Recipe {
+                tags: vec![TAG],
+                to_mac: [2, 0, 0, 0, 1, OUTSIDE],
+                payload: vec![1],
+                ..tcp_back(seen, ACK, 501, 101)
+            },
+            false => Recipe { payload: vec![1], ..to(ACK, 101, 501) },
+        };
+        let port = if is_reply { OUTSIDE } else { INSIDE };
+        let answer = world.handle(&recipe.frame(), port, Offload::default()).unwrap();
+        let own = world.forwarder.poll_own().expect("the other end is told");
+        assert_eq!(world.forwarder.poll_own(), None);
+        let frames = [(answer.0, answer.1), own];
+        let mut resets = frames.map(|(interface, frame)| {
+            let seen = verify(&frame, Offload::default()).unwrap();
+            let tcp = &frame[seen.transport_at..];
+            assert_eq!(tcp[13], RST | ACK);
+            let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+            (interface, seen.destination, seq, seen.ports.1, seen.source)
+        });
+        resets.sort();
+        let client = (0, address(CLIENTS[0]), 501, 7, address("10.1.0.100"));
+        assert_eq!(resets, [client, (1, address(SERVERS[0]), 101, 80, seen.0)]);
+        assert_eq!(world.forwarder.services().connections(BOTH[0]), 0);
+        assert!(world.forwarder.connections().is_empty());
+    }
+}
+
+/// A flood of packets of such connections is not answered by a flood.
+#[test]
+fn resets_past_the_deadline_are_bounded() {
+    let mut world = World::new(|config| {
+        config.services = vec![service(Protocol::Tcp, [1, 0])];
+        config.interfaces[1].masquerade = vec![];
+    });
+    for port in 1..=1000 {
+        world.try_leave(&to_service(TCP, port, ACK)).unwrap();
+    }
+    world.forwarder.set_health(BOTH[0], Health::Draining { until: world.now });
+    let told =
+        (1..=1000).filter(|port| world.try_leave(&to_service(TCP, *port, ACK)).is_ok()).count();
+    assert_eq!(told, 200);
+    assert_eq!(world.forwarder.counters().resets_held_back, 800);
+    assert_eq!(std::iter::from_fn(|| world.forwarder.poll_own()).count(), 200);
 }
 
 /// Rules hold for connections that are there.

@@ -75,7 +75,7 @@ impl<B: Backend> Engine<B> {
             let moment = Moment { now, random: random() };
             let decision = forwarder.handle_whole(&incoming, &mut head, moment);
             if let Some(frame) = self.act(forwarder, frame, decision, head, moment)? {
-                self.wait_again(frame, now + super::WAITING_FOR, now);
+                self.wait_again(forwarder, frame, now + super::WAITING_FOR, now);
             }
         }
         Ok(count)

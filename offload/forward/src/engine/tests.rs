@@ -51,6 +51,32 @@ fn config(mode: Mode, entries: u32) -> EngineConfig {
     EngineConfig { mode, order: Order::Mru, entries, buffers: 256, posts: 12, queue: 64 }
 }
 
+/// Clients inside, a server outside, and a group with so many targets, all of them there.
+fn setup(targets: u16) -> Config {
+    let interface = |port: u8, ours: &str, masquerade| Interface {
+        port,
+        tags: Default::default(),
+        mac: [2, 0, 0, 0, 1, port],
+        addresses: vec![(address(ours), 24)],
+        mtu: 9000,
+        masquerade,
+    };
+    let mut setup =
+        Config::new(vec![interface(0, "10.1.0.1", vec![]), interface(1, OURS, vec![0])], 5);
+    setup.externals = vec![External {
+        address: address(OURS),
+        ports: 1..=65_535,
+        filtering: Filtering::default(),
+    }];
+    let target = |number: u16| Endpoint::new(address(SERVER), 60_000 + number);
+    setup.groups = vec![Group {
+        address: Endpoint::new(address(GROUP), 9),
+        targets: (0..targets).map(target).collect(),
+        source: Some(Endpoint::new(address(OURS), 77)),
+    }];
+    setup
+}
+
 impl World {
     fn new(config: EngineConfig, bytes_per_s: Option<f64>) -> Self {
         let made = Attachment::create().unwrap();
@@ -71,28 +97,7 @@ impl World {
         let card =
             Firmware::with_ports(vec![first, second], side, seen, config.entries * 4096, meter)
                 .unwrap();
-        let interface = |port: u8, ours: &str, masquerade| Interface {
-            port,
-            tags: Default::default(),
-            mac: [2, 0, 0, 0, 1, port],
-            addresses: vec![(address(ours), 24)],
-            mtu: 9000,
-            masquerade,
-        };
-        let mut setup =
-            Config::new(vec![interface(0, "10.1.0.1", vec![]), interface(1, OURS, vec![0])], 5);
-        setup.externals = vec![External {
-            address: address(OURS),
-            ports: 1..=65_535,
-            filtering: Filtering::default(),
-        }];
-        let target = |number: u16| Endpoint::new(address(SERVER), 60_000 + number);
-        setup.groups = vec![Group {
-            address: Endpoint::new(address(GROUP), 9),
-            targets: (0..TARGETS).map(target).collect(),
-            source: Some(Endpoint::new(address(OURS), 77)),
-        }];
-        let mut forwarder = Forwarder::new(setup, Time::ZERO).unwrap();
+        let mut forwarder = Forwarder::new(setup(TARGETS), Time::ZERO).unwrap();
         forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
         let engine = Engine::new(Bus::new(made.host(), window, config.buffers), config);
         Self {
@@ -115,7 +120,11 @@ impl World {
         } else {
             (address(SERVER), 1000 + (number % 50_000) as u16)
         };
-        let frame = udp(address(CLIENT), number as u16 % 60_000 + 1, to, port, &payload);
+        self.inject_to(number, to, port, &payload);
+    }
+
+    fn inject_to(&mut self, number: u32, to: IpAddr, port: u16, payload: &[u8]) {
+        let frame = udp(address(CLIENT), number as u16 % 60_000 + 1, to, port, payload);
         let _ = self.inside.send(&[IoSlice::new(&frame)], Offload::default());
     }
 
@@ -131,6 +140,10 @@ impl World {
         while self.outside.receive(&mut burst).unwrap() > 0 {
             for frame in &burst {
                 let data = frame.data();
+                // Not a question for a neighbour.
+                if data[12..14] != [8, 0] {
+                    continue;
+                }
                 let number = u32::from_be_bytes(data[42..46].try_into().unwrap());
                 let is_changed = self.changed.contains_key(&number);
                 let right = check(data, number, is_changed);
@@ -450,6 +463,70 @@ fn nothing_is_lost_for_lack_of_cache() {
             }
         }
     }
+}
+
+/// Who does not answer delays nobody else, and what waits for it counts as dropped, once, when it
+/// is given up.
+#[test]
+fn one_neighbour_does_not_delay_others() {
+    let mut world = World::new(config(Mode::Pcache, 32), None);
+    world.settle();
+    let (dead, cold) = (address("192.0.2.50"), address("192.0.2.60"));
+    for number in 1..=41 {
+        let to = if number == 41 { cold } else { dead };
+        world.inject_to(number, to, 1000 + number as u16, &payload(number, 100));
+        if number % 8 == 0 || number == 41 {
+            world.settle();
+        }
+    }
+    let dropped =
+        |world: &World| world.forwarder.counters().dropped_for(crate::counters::Drop::Neighbour);
+    assert_eq!(dropped(&world), 37, "three wait");
+    world.forwarder.learn_neighbour(1, cold, [4, 0, 0, 0, 0, 6], Time(world.now_ns));
+    world.settle();
+    assert_eq!(world.left[&41].len(), 1);
+    assert!(world.wrong().is_empty());
+    world.now_ns += 2_000_000_000;
+    world.settle();
+    assert_eq!((dropped(&world), world.engine.counters().waited_in_vain), (40, 40));
+    let counters = world.forwarder.counters();
+    assert_eq!((counters.packets, counters.forwarded), (41, 1));
+}
+
+/// If there is no room for all targets of a group, those that get nothing count, and are the first
+/// the next time.
+#[test]
+fn more_targets_than_there_is_room_for() {
+    let targets = 700;
+    let mut world = World::new(config(Mode::Pcache, 32), None);
+    world.settle();
+    world.forwarder = Forwarder::new(setup(targets), Time::ZERO).unwrap();
+    world.forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
+    let frame = |number| udp(address(CLIENT), 7, address(GROUP), 9, &payload(number, 500));
+    let (mut forwarded, mut unsent) = (0, 0);
+    for number in 1..=2 {
+        world.inside.send(&[IoSlice::new(&frame(number))], Offload::default()).unwrap();
+        while world.engine.queued() == 0 {
+            world.card.turn(world.now_ns).unwrap();
+            world.now_ns += 2_000_000;
+            world.engine.poll().unwrap();
+        }
+        world.forward(1);
+        forwarded = world.forwarder.counters().forwarded;
+        unsent = world.engine.counters().queue_full;
+        assert_eq!(world.engine.counters().sent, forwarded);
+        assert_eq!(forwarded + unsent, u64::from(targets) * number as u64);
+        assert_eq!(world.engine.fan_first as u64, forwarded % u64::from(targets));
+        // What was sent goes, whoever takes it.
+        let mut burst = Burst::new(64);
+        while world.engine.under_way() > 0 {
+            world.card.turn(world.now_ns).unwrap();
+            world.now_ns += 2_000_000;
+            while world.outside.receive(&mut burst).unwrap() > 0 {}
+            world.engine.poll().unwrap();
+        }
+    }
+    assert!(forwarded > u64::from(targets) && unsent > 0, "{forwarded} {unsent}");
 }
 
 /// One payload to several: it crosses once, whatever the number of targets.

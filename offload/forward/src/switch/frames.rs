@@ -19,7 +19,7 @@ use crate::tuple::Tuple;
 pub(super) const OWN_BYTES_MAX: u16 = (HEAD_BYTES_MAX - HEADERS_BYTES_MAX) as u16 / 8 * 8;
 
 /// A whole frame by an interface.
-pub(super) fn frame(
+pub(crate) fn frame(
     interface: &Interface,
     to: Mac,
     tuple: &Tuple,
@@ -84,7 +84,7 @@ impl Forwarder {
     }
 
     /// The answer to a packet is this segment.
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         packet: &Packet<'_>,
         head: &mut Head,

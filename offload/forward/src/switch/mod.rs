@@ -37,6 +37,8 @@ mod learned;
 mod opening;
 mod stamps;
 
+pub(crate) use frames::frame;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;

@@ -459,7 +459,8 @@ impl Forwarder {
 
     /// A frame of ours that is to be sent, with its interface.
     pub fn poll_own(&mut self) -> Option<(usize, Vec<u8>)> {
-        self.switch.as_deref_mut()?.poll_own()
+        let reset = self.leaving.poll_own();
+        reset.or_else(|| self.switch.as_deref_mut()?.poll_own())
     }
 
     /// Connections of services by name that wait: for the end of their handshake, for their name,
