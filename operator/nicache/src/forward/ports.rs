@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result, anyhow};
 use nicache_forward::tuple::Protocol;
-use nicache_port::{PacketConfig, PacketSocket, TapQueue};
+use nicache_port::{PacketConfig, PacketSocket, Reception, TapQueue};
 use nicache_router::config::{LinkPortKind, Linking, Plan};
 use nicache_router::guard::kept;
 use nicache_xdp::{KeptPorts, Settings, Sieve};
@@ -66,6 +66,8 @@ pub(super) struct Ports(Vec<Port>);
 struct Port {
     link: Linking,
     way: Way,
+    /// The file has a VLAN of it, of which the kernel need not know.
+    has_vlan: bool,
     /// It was a packet socket from the start: then the fast path's programs are there.
     is_fast: bool,
 }
@@ -110,7 +112,12 @@ impl Ports {
                     }
                 }
             };
-            Ok(Port { link: link.clone(), is_fast: matches!(way, Way::Packet { .. }), way })
+            let has_vlan = plan
+                .interfaces
+                .iter()
+                .any(|interface| interface.link == link.name && interface.vlan.is_some());
+            let is_fast = matches!(way, Way::Packet { .. });
+            Ok(Port { link: link.clone(), way, has_vlan, is_fast })
         };
         plan.links.iter().map(port).collect::<Result<_>>().map(Self)
     }
@@ -123,12 +130,13 @@ impl Ports {
         filter: Option<OwnedFd>,
     ) -> Result<(Vec<PortSetup>, Vec<OwnedFd>)> {
         let named = self.0.iter().filter(|port| !matches!(port.way, Way::Tap(_)));
-        let named: Vec<(String, bool)> =
-            named.map(|port| (port.link.name.clone(), port.is_fast)).collect();
+        let named: Vec<(String, Reception<'static>, bool)> =
+            named.map(|port| (port.link.name.clone(), port.reception(), port.is_fast)).collect();
         let sockets = place.run(move || {
-            let open = |(name, is_fast): &(String, bool)| {
+            let open = |(name, reception, is_fast): &(String, Reception<'static>, bool)| {
                 let filter = filter.as_ref().filter(|_| *is_fast).map(AsFd::as_fd);
-                let config = PacketConfig { filter, ..PacketConfig::default() };
+                let config =
+                    PacketConfig { filter, reception: *reception, ..PacketConfig::default() };
                 PacketSocket::open(name, 1, &config).map(|mut all| all.remove(0))
             };
             named.iter().map(open).collect::<Result<Vec<PacketSocket>, _>>()
@@ -200,6 +208,14 @@ impl Ports {
             PortStatus { link: port.link.name.clone(), port: kind.to_string(), queues, instead }
         };
         self.0.iter().map(status).collect()
+    }
+}
+
+impl Port {
+    /// Addresses that only the file has are asked for by multicast that nobody else has joined, and
+    /// network cards drop frames of VLANs that the kernel does not know.
+    fn reception(&self) -> Reception<'static> {
+        if self.has_vlan { Reception::Promiscuous } else { Reception::Addresses(&[]) }
     }
 }
 

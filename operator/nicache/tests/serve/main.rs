@@ -9,6 +9,7 @@ mod crashes;
 mod files;
 mod forward;
 mod forward_by_name;
+mod forward_links;
 mod forward_ports;
 #[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;

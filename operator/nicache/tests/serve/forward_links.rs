@@ -1,0 +1,87 @@
+//! `nicache forward` and its links: what they receive, what becomes of one that goes and comes, and
+//! what is counted there.
+//!
+//! ```text
+//!  10.1.0.2 ── one: the forwarder :two ── 10.2.0.2
+//!                 three ── 10.3.0.2
+//! ```
+
+use nicache_namespaces::Namespace;
+
+use crate::common::{SOON, holds_within, ip, output, private_network};
+use crate::forward::Forwarding;
+
+/// A host on each of the links, which are in the namespace of the test.
+pub(crate) struct Net {
+    folder: tempfile::TempDir,
+    /// The hosts on `one`, `two`, `three`.
+    pub(crate) hosts: [Namespace; 3],
+}
+
+const LINKS: [&str; 3] = ["one", "two", "three"];
+
+impl Net {
+    pub(crate) fn build() -> Self {
+        private_network();
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = LINKS.map(|_| Namespace::with_loopback().unwrap());
+        let net = Self { folder, hosts };
+        (0..LINKS.len()).for_each(|number| net.connect(number));
+        net
+    }
+
+    /// Makes a link and its host's end.
+    pub(crate) fn connect(&self, number: usize) {
+        let (link, host, at) = (LINKS[number], &self.hosts[number], number + 1);
+        ip(&format!("link add {link} type veth peer name eth0 netns {}", host.thread_id()));
+        ip(&format!("link set {link} addrgenmode none up"));
+        ip(&format!("address add 10.{at}.0.1/24 dev {link}"));
+        host.ip("link set eth0 addrgenmode none up");
+        host.ip(format!("address add 10.{at}.0.2/24 dev eth0"));
+        host.ip(format!("route add default via 10.{at}.0.1"));
+    }
+
+    /// The file of the forwarder, with its interfaces.
+    pub(crate) fn write(&self, text: &str) -> String {
+        let path = self.folder.path().join("forward.toml");
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Forwards between all of them.
+    pub(crate) fn start(&self, more: &str, arguments: &[&str]) -> Forwarding {
+        let file = self.write(&format!("{}{more}", interfaces()));
+        Forwarding::start(&[&["--config", &*file], arguments].concat())
+    }
+}
+
+/// All of them, by packet sockets. Connections from the first one to the others are translated.
+pub(crate) fn interfaces() -> String {
+    let masquerade = ["", "masquerade = true\n", "masquerade = true\n"];
+    let both = LINKS.iter().zip(masquerade);
+    both.map(|(link, more)| format!("[[interface]]\nname = \"{link}\"\n{more}")).collect()
+}
+
+/// How many want all multicast of a link, and how many everything.
+fn memberships(link: &str) -> [u64; 2] {
+    let text = output("ip", &["-d", "link", "show", "dev", link]);
+    ["allmulti", "promiscuity"].map(|what| {
+        let mut words = text.split_whitespace().skip_while(|word| *word != what);
+        words.nth(1).and_then(|number| number.parse().ok()).expect("`ip -d link` shows it")
+    })
+}
+
+/// Neighbours ask by multicast for addresses that only the file has, and network cards leave away
+/// VLANs that the kernel does not know.
+#[test]
+fn links_receive_multicast_and_vlans_of_the_file() {
+    let net = Net::build();
+    let vlan = "[[interface]]\nname = \"two\"\nvlan = 7\naddresses = [\"10.7.0.1/24\"]\n";
+    let forwarding = net.start(vlan, &[]);
+    assert_eq!(memberships("one"), [1, 0]);
+    assert!(memberships("two")[1] > 0);
+    forwarding.stop();
+    for link in LINKS {
+        assert!(holds_within(SOON, || memberships(link) == [0, 0]), "{link}");
+    }
+}
