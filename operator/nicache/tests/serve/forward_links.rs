@@ -6,6 +6,9 @@
 //!                 three ── 10.3.0.2
 //! ```
 
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
 use nicache_namespaces::Namespace;
 
 use crate::common::{SOON, holds_within, ip, output, private_network};
@@ -84,4 +87,34 @@ fn links_receive_multicast_and_vlans_of_the_file() {
     for link in LINKS {
         assert!(holds_within(SOON, || memberships(link) == [0, 0]), "{link}");
     }
+}
+
+/// Sends datagrams to the host of `two` for so long.
+fn send_datagrams(net: &Net, time: Duration) {
+    let socket = net.hosts[0].run(|| UdpSocket::bind("10.1.0.2:0").unwrap());
+    let began = Instant::now();
+    while began.elapsed() < time {
+        for _ in 0..20 {
+            // The host at the other end may refuse them.
+            let _ = socket.send_to(&[7; 1000], "10.2.0.2:9");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What is asked first after a silence is answered by rates of that silence.
+#[test]
+fn rates_do_not_outlive_the_traffic() {
+    let net = Net::build();
+    let sink = net.hosts[1].run(|| UdpSocket::bind("10.2.0.2:9").unwrap());
+    let forwarding = net.start("", &["--fast-path", "off"]);
+    let rate = || forwarding.status()["report"]["rates"]["frames"].as_f64().unwrap();
+    send_datagrams(&net, Duration::from_secs(3));
+    let busy = rate();
+    assert!(busy > 1000.0, "{busy}");
+    std::thread::sleep(Duration::from_secs(5));
+    let silent = rate();
+    assert!(silent < busy / 2.0, "{silent} frames/s after a silence, {busy} before");
+    drop(sink);
+    forwarding.stop();
 }
