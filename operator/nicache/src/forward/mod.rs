@@ -8,6 +8,7 @@
 //! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at other ports
 //! messages.rs   what they tell each other
 //! control.rs    the control socket
+//! reload.rs     what of the file can be changed while it is in use
 //! orders.rs     what is asked there, on its way to the forwarder and back
 //! status.rs     what `nicache status` shows
 //! sampler.rs    what viewers show
@@ -25,6 +26,7 @@ mod orders;
 mod place;
 pub(crate) mod ports;
 pub(crate) mod process;
+mod reload;
 mod sampler;
 mod show;
 pub(crate) mod status;
@@ -59,7 +61,7 @@ use crate::logs;
 use crate::options::reach;
 use crate::publish::Nft;
 use crate::serve::messages::{FirmwareSetup, FromFirmware, ToFirmware};
-use crate::setup::{receive_message, send_message};
+use crate::setup::{MESSAGE_BYTES_MAX, receive_message, send_message};
 use crate::supervisor::children::{Child, OWN_PROGRAM, Role, describe, first_word};
 use crate::supervisor::instance::{Instance, Lock};
 use crate::supervisor::notify;
@@ -323,6 +325,9 @@ impl<'a> Forwarding<'a> {
                         let upgraded = self.upgrade(program)?;
                         let _ = reply.send(upgraded.map(|()| self.card.pid()));
                     }
+                    Order::Reload(reply) => {
+                        let _ = reply.send(self.reload().map_err(|error| format!("{error:#}")));
+                    }
                 }
             }
             if self.step_show()? {
@@ -371,6 +376,21 @@ impl<'a> Forwarding<'a> {
         if send_message(&self.forwarder.channel, &ToForwarder::Ask { id, question }, &[]).is_ok() {
             self.asked.insert(id, reply);
         }
+    }
+
+    /// A forwarder that is started again has the new rules, too.
+    fn reload(&mut self) -> Result<Question> {
+        let path = self.arguments.config.as_ref().context("the demo has no file")?;
+        let ForwarderSetup { config, links, secret, .. } = &self.setup;
+        let (config, plan) = reload::read_again(path, config, links, *secret)?;
+        let setup = ForwarderSetup { config, ..self.setup.clone() };
+        // Or else there would be no forwarder after the next restart.
+        if serde_json::to_vec(&setup)?.len() > MESSAGE_BYTES_MAX {
+            bail!("nothing is changed: {} is too long", path.display());
+        }
+        self.plan.config.rules = plan.config.rules;
+        self.setup = setup;
+        Ok(Question::Rules { config: self.setup.config.clone() })
     }
 
     fn is_back_end(&self, address: SocketAddr) -> bool {

@@ -11,6 +11,7 @@ mod forward;
 mod forward_by_name;
 mod forward_links;
 mod forward_ports;
+mod forward_reload;
 #[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod http;
