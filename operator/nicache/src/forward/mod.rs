@@ -7,6 +7,7 @@
 //! place.rs      where the interfaces are: this namespace, or that of the demo
 //! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at other ports
 //! messages.rs   what they tell each other
+//! card_figures.rs  what the cards have counted
 //! control.rs    the control socket
 //! reload.rs     what of the file can be changed while it is in use
 //! orders.rs     what is asked there, on its way to the forwarder and back
@@ -19,6 +20,7 @@
 //! connections, what health checks found, the guard's rules. Whoever ends is started again with a
 //! new attachment, which the other side is given, too.
 
+mod card_figures;
 mod control;
 mod kernel_path;
 pub(crate) mod messages;
@@ -60,16 +62,17 @@ use crate::cli::ForwardArgs;
 use crate::logs;
 use crate::options::reach;
 use crate::publish::Nft;
-use crate::serve::messages::{FirmwareSetup, FromFirmware, ToFirmware};
+use crate::serve::messages::{CardCounted, FirmwareSetup, FromFirmware, ToFirmware};
 use crate::setup::{MESSAGE_BYTES_MAX, receive_message, send_message};
 use crate::supervisor::children::{Child, OWN_PROGRAM, Role, describe, first_word};
 use crate::supervisor::instance::{Instance, Lock};
 use crate::supervisor::notify;
 use crate::supervisor::requirements::check_privilege;
 use crate::supervisor::signals::Signals;
+use card_figures::CardFigures;
 use control::ControlServer;
 use kernel_path::KernelPath;
-use messages::{ForwarderSetup, FromForwarder, Question, ToForwarder};
+use messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
 use orders::{Asked, Order, Orders};
 use place::Place;
 use ports::Ports;
@@ -118,6 +121,7 @@ struct Forwarding<'a> {
     _control: ControlServer,
     health: Option<Health>,
     card: Child,
+    card_figures: CardFigures,
     forwarder: Child,
     guard: Nft,
     kernel_path: KernelPath,
@@ -216,6 +220,7 @@ impl<'a> Forwarding<'a> {
             _control: control,
             health,
             card,
+            card_figures: CardFigures::default(),
             forwarder,
             guard,
             kernel_path,
@@ -248,7 +253,7 @@ impl<'a> Forwarding<'a> {
             restarts: self.restarts_all,
             cache_bytes: self.plan.memory.into(),
             fast_path: self.kernel_path.status(&self.ports),
-            ports: self.ports.status(),
+            ports: self.ports.status(&self.card_figures),
             admin: self.admin.as_ref().map(AdminServer::address),
         }
     }
@@ -340,7 +345,10 @@ impl<'a> Forwarding<'a> {
         while has_message(self.forwarder.channel.as_fd()) {
             match receive_message::<FromForwarder>(&self.forwarder.channel)? {
                 Some((FromForwarder::Broken, _)) => self.reattach()?,
-                Some((FromForwarder::Answer { id, answer }, _)) => {
+                Some((FromForwarder::Answer { id, mut answer }, _)) => {
+                    if let Answer::Report(report) = &mut answer {
+                        self.card_figures.add_to(report);
+                    }
                     if let Some(reply) = self.asked.remove(&id) {
                         // Whoever has asked may have lost patience.
                         let _ = reply.send(Asked { answer, about: self.about() });
@@ -350,12 +358,19 @@ impl<'a> Forwarding<'a> {
                 None => return Ok(()),
             }
         }
-        if has_message(self.card.channel.as_fd())
-            && let Some((FromFirmware::Broken, _)) =
-                receive_message::<FromFirmware>(&self.card.channel)?
-        {
-            self.reattach()?;
+        while has_message(self.card.channel.as_fd()) {
+            match receive_message::<FromFirmware>(&self.card.channel)? {
+                Some((FromFirmware::Broken, _)) => self.reattach()?,
+                Some((FromFirmware::Counted(counted), _)) => self.take_counted(counted)?,
+                Some((FromFirmware::Ready | FromFirmware::Unfit { .. }, _)) => {}
+                None => return Ok(()),
+            }
         }
+        Ok(())
+    }
+
+    fn take_counted(&mut self, counted: CardCounted) -> Result<()> {
+        self.card_figures.take(counted);
         Ok(())
     }
 
@@ -514,6 +529,7 @@ impl<'a> Forwarding<'a> {
         let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
         self.card.signal(Signal::KILL);
         self.card.wait(START)?;
+        self.card_figures.handle_restart();
         self.card = start_card(
             &self.program,
             self.arguments,
@@ -647,6 +663,7 @@ fn start_card(
             cache_bytes: plan.memory,
             ports: setups,
             bus: None,
+            tells: true,
         };
         let attached = [window.file()].into_iter().chain(attachment.files());
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).chain(attached).collect();
@@ -657,6 +674,7 @@ fn start_card(
                 return Ok(child);
             }
             FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+            FromFirmware::Counted(_) => bail!("the card counted before it was ready"),
             FromFirmware::Unfit { port, reason } => {
                 // Its queues are free once it has ended.
                 child.wait(START)?;

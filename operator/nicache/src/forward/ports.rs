@@ -18,6 +18,7 @@ use nicache_router::guard::kept;
 use nicache_xdp::{KeptPorts, Settings, Sieve};
 use serde::{Deserialize, Serialize};
 
+use super::card_figures::CardFigures;
 use super::place::Place;
 use crate::serve::messages::PortSetup;
 use crate::supervisor::netlink::Netlink;
@@ -39,11 +40,17 @@ pub struct PortStatus {
     /// Why it is not what the configuration says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
+    /// Frames that arrived and found no room, or were malformed.
+    #[serde(default)]
+    pub receive_dropped: u64,
+    /// Frames that were to be sent later and were then not taken.
+    #[serde(default)]
+    pub send_dropped: u64,
 }
 
 impl fmt::Display for PortStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { link, port, queues, instead } = self;
+        let Self { link, port, queues, instead, .. } = self;
         write!(f, "{link} {port}")?;
         match queues {
             None => {}
@@ -198,16 +205,18 @@ impl Ports {
     }
 
     /// How each port is doing, for viewers.
-    pub(super) fn status(&self) -> Vec<PortStatus> {
-        let status = |port: &Port| {
+    pub(super) fn status(&self, figures: &CardFigures) -> Vec<PortStatus> {
+        let status = |(number, port): (usize, &Port)| {
             let (kind, queues, instead) = match &port.way {
                 Way::Packet { instead } => (LinkPortKind::Packet, None, instead.clone()),
                 Way::Xdp { queues, .. } => (LinkPortKind::Xdp, Some(*queues), None),
                 Way::Tap(_) => (LinkPortKind::Tap, None, None),
             };
-            PortStatus { link: port.link.name.clone(), port: kind.to_string(), queues, instead }
+            let [receive_dropped, send_dropped] = figures.dropped(number);
+            let (link, port) = (port.link.name.clone(), kind.to_string());
+            PortStatus { link, port, queues, instead, receive_dropped, send_dropped }
         };
-        self.0.iter().map(status).collect()
+        self.0.iter().enumerate().map(status).collect()
     }
 }
 

@@ -73,6 +73,14 @@ impl fmt::Display for ForwardStatus {
             let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
             writeln!(f, "ports        {}", ports.join(", "))?;
         }
+        for PortStatus { link, receive_dropped, send_dropped, .. } in ports {
+            if receive_dropped + send_dropped > 0 {
+                writeln!(
+                    f,
+                    "port         {link}: {receive_dropped} frames found no room when they came, {send_dropped} when they went"
+                )?;
+            }
+        }
         if fast_path != "on" {
             writeln!(f, "fast path    {fast_path}")?;
         }

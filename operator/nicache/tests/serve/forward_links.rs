@@ -10,9 +10,10 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use nicache_namespaces::Namespace;
+use rustix::process::Signal;
 
-use crate::common::{SOON, holds_within, ip, output, private_network};
-use crate::forward::Forwarding;
+use crate::common::{NICACHE, SOON, curl, holds_within, ip, kill, output, private_network};
+use crate::forward::{Forwarding, LIMIT};
 
 /// A host on each of the links, which are in the namespace of the test.
 pub(crate) struct Net {
@@ -115,6 +116,51 @@ fn rates_do_not_outlive_the_traffic() {
     std::thread::sleep(Duration::from_secs(5));
     let silent = rate();
     assert!(silent < busy / 2.0, "{silent} frames/s after a silence, {busy} before");
+    drop(sink);
+    forwarding.stop();
+}
+
+/// Frames that find no room while the card does not come to receive them are told, with their
+/// reason and their link.
+#[test]
+fn frames_that_found_no_room_are_told() {
+    let net = Net::build();
+    let sink = net.hosts[1].run(|| UdpSocket::bind("10.2.0.2:9").unwrap());
+    let forwarding = net.start("", &["--fast-path", "off", "--admin", "0"]);
+    send_datagrams(&net, Duration::from_millis(100));
+    let card = forwarding.status()["card_pid"].as_u64().unwrap();
+    kill(card, Signal::STOP);
+    let socket = net.hosts[0].run(|| UdpSocket::bind("10.1.0.2:0").unwrap());
+    // More than a link has room for.
+    for _ in 0..60_000 {
+        let _ = socket.send_to(&[7; 1000], "10.2.0.2:9");
+    }
+    kill(card, Signal::CONT);
+    let overflow = || forwarding.status()["report"]["dropped"]["receive_overflow"].as_u64();
+    let is_told = || {
+        send_datagrams(&net, Duration::from_millis(50));
+        overflow().unwrap_or(0) > 0
+    };
+    assert!(holds_within(LIMIT, is_told), "{}", forwarding.status());
+    let now = forwarding.status();
+    assert!(now["ports"][0]["receive_dropped"].as_u64().unwrap() > 0, "{now}");
+    assert!(now["report"]["counters"]["card_sent"].as_u64().unwrap() > 0, "{now}");
+    // A sample is told for a while.
+    let mut metrics = String::new();
+    let is_measured = || {
+        metrics = curl(&format!("http://{}/metrics", now["admin"].as_str().unwrap()));
+        let mut counts = metrics.lines().filter_map(|line| {
+            line.strip_prefix("nicache_forward_dropped_total{reason=\"receive_overflow\"} ")
+        });
+        counts.any(|count| count != "0")
+    };
+    assert!(holds_within(LIMIT, is_measured), "{metrics}");
+    for series in ["nicache_forward_card_send_failed_total ", "nicache_forward_card_untold_total "]
+    {
+        assert!(metrics.contains(series), "{series} in {metrics}");
+    }
+    let shown = output(NICACHE, &["status", "--name", &forwarding.name()]);
+    assert!(shown.contains("port         one: "), "{shown}");
     drop(sink);
     forwarding.stop();
 }
