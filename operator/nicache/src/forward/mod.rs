@@ -8,6 +8,7 @@
 //! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at other ports
 //! messages.rs   what they tell each other
 //! card_figures.rs  what the cards have counted
+//! watch.rs      which links are gone, and which are there again
 //! control.rs    the control socket
 //! reload.rs     what of the file can be changed while it is in use
 //! orders.rs     what is asked there, on its way to the forwarder and back
@@ -32,6 +33,7 @@ mod reload;
 mod sampler;
 mod show;
 pub(crate) mod status;
+mod watch;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -47,7 +49,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nicache_admin::AdminServer;
 use nicache_bus::{Attachment, Doorbell, Window};
 use nicache_forward::modes::Mode;
-use nicache_router::config::Plan;
+use nicache_router::config::{LinkPortKind, Plan};
 use nicache_router::demo::Stage;
 use nicache_router::guard;
 use nicache_router::health::{self, Verdict};
@@ -79,6 +81,7 @@ use ports::Ports;
 use sampler::Sampler;
 use show::Show;
 use status::About;
+use watch::{Watch, lacks};
 
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);
@@ -124,6 +127,10 @@ struct Forwarding<'a> {
     card_figures: CardFigures,
     forwarder: Child,
     guard: Nft,
+    /// Of links that were gone, by their names, with the kernel's numbers of those that are there
+    /// again.
+    guards_again: BTreeMap<String, (u32, Nft)>,
+    watch: Watch,
     kernel_path: KernelPath,
     ports: Ports,
     plan: Plan,
@@ -164,6 +171,7 @@ impl<'a> Forwarding<'a> {
         };
         // Nothing is made for a file that is not right.
         let taps = Ports::make_taps(&make(&tables(&place)?.1)?, &place)?;
+        let watch = place.run(Watch::open).context("cannot ask the kernel for news of links")?;
         let (kernel, links) = tables(&place)?;
         let mut plan = make(&links)?;
         if let Some(memory) = arguments.memory {
@@ -223,6 +231,8 @@ impl<'a> Forwarding<'a> {
             card_figures: CardFigures::default(),
             forwarder,
             guard,
+            guards_again: BTreeMap::new(),
+            watch,
             kernel_path,
             ports,
             plan,
@@ -301,7 +311,8 @@ impl<'a> Forwarding<'a> {
                     return Ok(());
                 }
             }
-            if self.guard.has_ended() {
+            let guards = self.guards_again.values_mut().map(|(_, guard)| guard);
+            if std::iter::once(&mut self.guard).chain(guards).any(Nft::has_ended) {
                 bail!(
                     "the nft process that keeps the kernel from answering ended: everything else is stopped, too"
                 );
@@ -322,6 +333,7 @@ impl<'a> Forwarding<'a> {
                 continue;
             }
             self.listen()?;
+            self.look_at_links()?;
             self.pass_on_health();
             while let Some(order) = self.orders.take() {
                 match order {
@@ -369,8 +381,111 @@ impl<'a> Forwarding<'a> {
         Ok(())
     }
 
+    /// A card that has lost a port goes on with the others. If its link is still there, another
+    /// card can open it.
     fn take_counted(&mut self, counted: CardCounted) -> Result<()> {
+        let lost: Vec<(usize, String)> = counted
+            .ports
+            .iter()
+            .enumerate()
+            .filter_map(|(number, port)| Some((number, port.lost.clone()?)))
+            .collect();
         self.card_figures.take(counted);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        self.watch.look_now(Instant::now());
+        if self.look_at_links()? {
+            return Ok(());
+        }
+        let gone = self.ports.gone();
+        let Some((number, why)) = lost.iter().find(|(number, _)| !gone.contains(number)) else {
+            return Ok(());
+        };
+        let link = self.plan.links.get(*number).map_or("a link", |link| &link.name);
+        tracing::error!("the card has lost its port on {link} ({why}): it is started again");
+        self.count_restart()?;
+        self.restart_card()
+    }
+
+    /// Links that are gone are no longer used, and those that are there again are. True: for that,
+    /// card and forwarder were started again.
+    fn look_at_links(&mut self) -> Result<bool> {
+        let now = Instant::now();
+        let Some(links) = self.watch.look(now) else { return Ok(false) };
+        self.ports.lose_absent(&links);
+        let mut is_back = false;
+        for number in self.ports.gone() {
+            match self.bring_back(number, &links) {
+                Ok(true) => is_back = true,
+                Ok(false) => self.ports.set_gone(number, ports::GONE.to_owned()),
+                Err(error) => self.ports.set_gone(number, format!("{error:#}")),
+            }
+        }
+        if is_back {
+            // Both have the number and the MAC address of the link that was there before.
+            self.restart_forwarder()?;
+            self.restart_card()?;
+        }
+        if is_back || !self.ports.gone().is_empty() {
+            self.watch.look_again(now);
+        }
+        Ok(is_back)
+    }
+
+    /// Makes everything anew that goes by the number or the MAC address of a link that was gone.
+    /// False: it is not there again.
+    fn bring_back(&mut self, number: usize, links: &[Link]) -> Result<bool> {
+        let link = self.plan.links.get(number).context("a port without a link")?.clone();
+        let mut links = links.to_vec();
+        let mut found = links.iter().find(|found| found.name == link.name).cloned();
+        let mut made = None;
+        if link.port == LinkPortKind::Tap && found.is_none() {
+            made = Some(Ports::make_tap(&link, &self.place)?);
+            links = tables(&self.place)?.1;
+            found = links.iter().find(|found| found.name == link.name).cloned();
+        }
+        let Some(found) = found else {
+            self.guards_again.remove(&link.name);
+            return Ok(false);
+        };
+        // Before anything else: with its addresses the kernel begins to answer there.
+        if link.port != LinkPortKind::Tap {
+            self.guard_again(&link.name, found.index)?;
+        }
+        let before = self.setup.links.iter().find(|before| before.name == link.name);
+        let comparable = before.filter(|_| link.port != LinkPortKind::Tap);
+        if let Some(why) = comparable.and_then(|before| lacks(&found, before)) {
+            bail!("{why}");
+        }
+        let mut known = self.setup.links.clone();
+        known.retain(|before| before.name != link.name);
+        known.push(found);
+        let mut plan = Plan::make(&self.setup.config, &known, self.setup.secret)
+            .map_err(|error| anyhow!("{error}"))?;
+        plan.memory = self.plan.memory;
+        let (kernel_path, place) = (&mut self.kernel_path, &self.place);
+        let attach = |index: u32| kernel_path.attach(index, link.index, place);
+        self.ports.bring_back(number, &plan, made, place, attach)?;
+        self.plan = plan;
+        self.setup.links = known;
+        self.setup.fast_links = self.ports.fast();
+        tracing::info!("the interface {} is there again, and taken back", link.name);
+        Ok(true)
+    }
+
+    /// The table that there is has lost its chain with the link.
+    fn guard_again(&mut self, name: &str, index: u32) -> Result<()> {
+        if self.guards_again.get(name).is_some_and(|(guarded, _)| *guarded == index) {
+            return Ok(());
+        }
+        self.guards_again.remove(name);
+        let mut plan = self.plan.clone();
+        plan.links.retain(|link| link.name == name);
+        let instance = format!("{}_{index}", self.instance.name);
+        let (rules, table) = (guard::rules(&instance, &plan), guard::table_name(&instance));
+        let guard = self.place.run(move || Nft::own(&rules, &format!("netdev {table}")))?;
+        self.guards_again.insert(name.to_owned(), (index, guard));
         Ok(())
     }
 
@@ -451,12 +566,13 @@ impl<'a> Forwarding<'a> {
         let health = self.health.as_ref().map(|health| health.bell.as_fd());
         let files = files
             .chain(signals.files())
-            .chain([self.orders.as_fd(), self.guard.as_fd()])
+            .chain([self.orders.as_fd(), self.guard.as_fd(), self.watch.as_fd()])
+            .chain(self.guards_again.values().map(|(_, guard)| guard.as_fd()))
             .chain(health);
         let mut files: Vec<PollFd<'_>> =
             files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        let limit =
-            self.show.as_ref().map(|show| show.due().saturating_duration_since(Instant::now()));
+        let due = self.show.as_ref().map(Show::due).into_iter().chain(self.watch.due()).min();
+        let limit = due.map(|due| due.saturating_duration_since(Instant::now()));
         let limit = limit.map(Timespec::try_from).transpose()?;
         match poll(&mut files, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

@@ -69,7 +69,10 @@ impl fmt::Display for ForwardStatus {
             "processes    forwarder {forwarder_pid}, card {card_pid} with {} KB for payload",
             cache_bytes / 1024
         )?;
-        if ports.iter().any(|port| port.port != "packet" || port.instead.is_some()) {
+        if ports
+            .iter()
+            .any(|port| port.port != "packet" || port.instead.is_some() || port.gone.is_some())
+        {
             let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
             writeln!(f, "ports        {}", ports.join(", "))?;
         }

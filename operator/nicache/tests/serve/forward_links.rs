@@ -6,13 +6,18 @@
 //!                 three ── 10.3.0.2
 //! ```
 
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nicache_namespaces::Namespace;
+use nicache_router::demo::file_byte;
 use rustix::process::Signal;
 
-use crate::common::{NICACHE, SOON, curl, holds_within, ip, kill, output, private_network};
+use crate::common::{NICACHE, SOON, curl, holds_within, ip, kill, output, private_network, within};
 use crate::forward::{Forwarding, LIMIT};
 
 /// A host on each of the links, which are in the namespace of the test.
@@ -40,6 +45,8 @@ impl Net {
         ip(&format!("link add {link} type veth peer name eth0 netns {}", host.thread_id()));
         ip(&format!("link set {link} addrgenmode none up"));
         ip(&format!("address add 10.{at}.0.1/24 dev {link}"));
+        // AF_XDP is to see VLAN tags.
+        output("ethtool", &["-K", link, "rxvlan", "off"]);
         host.ip("link set eth0 addrgenmode none up");
         host.ip(format!("address add 10.{at}.0.2/24 dev eth0"));
         host.ip(format!("route add default via 10.{at}.0.1"));
@@ -163,4 +170,109 @@ fn frames_that_found_no_room_are_told() {
     assert!(shown.contains("port         one: "), "{shown}");
     drop(sink);
     forwarding.stop();
+}
+
+/// Serves the file to whoever connects, at a rate at which a download takes some seconds.
+fn serve_slowly(host: &Namespace, address: &'static str) -> JoinHandle<()> {
+    let listener = host.run(move || TcpListener::bind(address).unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for part in 0..PARTS {
+            let bytes: Vec<u8> =
+                (0..PART_BYTES).map(|at| file_byte(part * PART_BYTES + at)).collect();
+            // The test says why it has ended.
+            if stream.write_all(&bytes).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    })
+}
+
+const PARTS: usize = 200;
+const PART_BYTES: usize = 20_000;
+
+/// Downloads all of it and compares; how many bytes have come is told meanwhile.
+fn download(host: &Namespace, address: &'static str) -> (JoinHandle<()>, Arc<AtomicUsize>) {
+    let mut stream = host.run(move || {
+        let address = address.parse().unwrap();
+        within(LIMIT, || TcpStream::connect_timeout(&address, Duration::from_secs(2)).ok())
+            .expect("a connection")
+    });
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let thread = std::thread::spawn(move || {
+        let (mut at, mut part) = (0, vec![0; 64 * 1024]);
+        while at < PARTS * PART_BYTES {
+            let len = stream.read(&mut part).unwrap();
+            assert!(len > 0, "it ended after {at} bytes");
+            assert!((0..len).all(|place| part[place] == file_byte(at + place)), "after {at} bytes");
+            at += len;
+            counted.store(at, Ordering::Relaxed);
+        }
+    });
+    (thread, count)
+}
+
+fn gone(forwarding: &Forwarding, number: usize) -> Option<String> {
+    forwarding.status()["ports"][number]["gone"].as_str().map(str::to_owned)
+}
+
+/// A link that goes takes nothing of the others with it, and is used again when it is there again,
+/// with another number and MAC address.
+#[test]
+fn a_link_goes_and_comes_while_others_go_on() {
+    for (port, fast_path) in [("packet", "auto"), ("packet", "off"), ("xdp", "auto")] {
+        let net = Net::build();
+        let text = interfaces().replace("\"three\"\n", &format!("\"three\"\nport = \"{port}\"\n"));
+        let forwarding =
+            Forwarding::start(&["--config", &net.write(&text), "--fast-path", fast_path]);
+        let _serving = serve_slowly(&net.hosts[1], "10.2.0.2:80");
+        let (downloading, count) = download(&net.hosts[0], "10.2.0.2:80");
+        assert!(holds_within(LIMIT, || count.load(Ordering::Relaxed) > 200_000));
+        ip("link del three");
+        let is_gone = || gone(&forwarding, 2).is_some();
+        assert!(holds_within(LIMIT, is_gone), "{}", forwarding.status());
+        let then = count.load(Ordering::Relaxed);
+        assert!(!downloading.is_finished(), "it was over too early to be of use");
+        assert!(holds_within(LIMIT, || count.load(Ordering::Relaxed) > then));
+        let now = forwarding.status();
+        assert_eq!(now["restarts"], 0, "{now}");
+        let shown = output(NICACHE, &["status", "--name", &forwarding.name()]);
+        assert!(shown.contains("(GONE: there is no interface of that name)"), "{shown}");
+        // Card and forwarder begin without it, too.
+        for who in ["card_pid", "forwarder_pid"] {
+            let before = forwarding.status();
+            kill(before[who].as_u64().unwrap(), Signal::KILL);
+            let is_over = || forwarding.status()["restarts"] != before["restarts"];
+            assert!(holds_within(LIMIT, is_over), "{who}");
+        }
+        // Without its address it is not what it was.
+        net.connect(2);
+        ip("address del 10.3.0.1/24 dev three");
+        let lacks = || gone(&forwarding, 2).is_none_or(|why| why.contains("`ip address add 10.3"));
+        assert!(holds_within(LIMIT, lacks), "{:?}", gone(&forwarding, 2));
+        ip("address add 10.3.0.1/24 dev three");
+        let is_back = || gone(&forwarding, 2).is_none();
+        assert!(holds_within(LIMIT, is_back), "{}", forwarding.status());
+        assert!(output("nft", &["list", "ruleset"]).matches("device \"three\"").count() > 0);
+        // It is used, in both directions, and nothing of the rest was lost.
+        let serving = serve_slowly(&net.hosts[2], "10.3.0.2:80");
+        download(&net.hosts[0], "10.3.0.2:80").0.join().unwrap();
+        serving.join().unwrap();
+        downloading.join().unwrap();
+        let now = forwarding.status();
+        let fast = now["report"]["counters"]["fast_packets"].as_u64().unwrap();
+        if port == "packet" {
+            assert_eq!(fast > 0, fast_path == "auto", "{now}");
+        }
+        assert_eq!(now["ports"][2]["port"], port, "{now}");
+        // Also a second time.
+        ip("link del three");
+        assert!(holds_within(LIMIT, is_gone), "{}", forwarding.status());
+        net.connect(2);
+        assert!(holds_within(LIMIT, is_back), "{}", forwarding.status());
+        forwarding.stop();
+    }
 }
