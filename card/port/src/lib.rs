@@ -7,12 +7,13 @@
 //! virtual machines all speak it.
 //!
 //! Ports: [`TapQueue`] (one queue of a kernel TAP interface), [`PacketSocket`] (one queue of an
-//! interface that exists already) and [`MemoryPort`] (one end of an in-memory wire). Wrappers, each
-//! generic over the port inside: [`Pcap`] (capture file), [`Faulty`] (seeded loss, duplication,
-//! reordering, delay, corruption), [`Counted`] (counters that another thread can read). Around a
-//! port: [`send_with_fallback`] cuts a super-frame in software for a port that cannot, and [`Idle`]
-//! with [`wait`] says when to poll and when to sleep. [`ReceiveSteering`] keeps the kernel's share
-//! of the work on the card's CPU.
+//! interface that exists already) and [`MemoryPort`] (one end of an in-memory wire). Wrappers,
+//! each generic over the port inside: [`Losable`] (goes on without it when it breaks), [`Pcap`]
+//! (capture file), [`Faulty`] (seeded loss, duplication, reordering, delay, corruption),
+//! [`Counted`] (counters that another thread can read). Around a port: [`send_with_fallback`]
+//! cuts a super-frame in software for a port that cannot, and [`Idle`] with [`wait`] says when to
+//! poll and when to sleep. [`ReceiveSteering`] keeps the kernel's share of the work on the card's
+//! CPU.
 //!
 //! Read first: `port.rs` (the contract), then `frame.rs`. Another kind of port is one more file
 //! that implements [`Port`]; nothing else here knows the ports by name.
@@ -34,6 +35,7 @@ mod gather;
 mod idle;
 #[cfg(test)]
 mod kernel_tests;
+mod losable;
 mod memory_wire;
 mod packet_socket;
 mod pair_socket;
@@ -55,6 +57,7 @@ pub use frame::{
 };
 pub use gather::{PARTS_MAX, SendError};
 pub use idle::{Idle, IdlePolicy, IdleStep, NAP, WAIT_FDS_MAX, Wake, wait};
+pub use losable::Losable;
 pub use memory_wire::{MemoryPort, memory_wire};
 pub use packet_socket::{PacketConfig, PacketError, PacketSocket, Reception, mtu};
 pub use pair_socket::{Divertible, PairSocket};

@@ -26,7 +26,7 @@ pub struct Programs {
     take: OwnedFd,
     forward: OwnedFd,
     handles: Handles,
-    attached: Vec<Ingress>,
+    attached: Vec<(u32, Ingress)>,
 }
 
 impl Programs {
@@ -48,8 +48,14 @@ impl Programs {
     /// See [`FastPathError`].
     pub fn attach(&mut self, interface: u32) -> Result<(), FastPathError> {
         let (result, _) = with_log(|| Ingress::attach(self.forward.as_fd(), interface));
-        self.attached.push(result.map_err(|error| FastPathError::Attach { interface, error })?);
+        let attached = result.map_err(|error| FastPathError::Attach { interface, error })?;
+        self.attached.push((interface, attached));
         Ok(())
+    }
+
+    /// Detaches them from an interface, which may be gone.
+    pub fn detach(&mut self, interface: u32) {
+        self.attached.retain(|(attached, _)| *attached != interface);
     }
 
     /// The filter for the card's packet sockets.

@@ -21,6 +21,7 @@ use nicache_forward::engine::{Engine, EngineConfig};
 use nicache_forward::fast_path::FastPath;
 use nicache_forward::modes::Mode;
 use nicache_forward::nat::MappingError;
+use nicache_forward::rules::Rule;
 use nicache_forward::services::{Chosen, Health};
 use nicache_tcp::Time;
 
@@ -148,6 +149,12 @@ impl Router {
     /// The card is gone.
     pub fn detach(&mut self) {
         self.engine = None;
+    }
+
+    /// Another list of rules, also for connections that are there.
+    pub fn set_rules(&mut self, rules: Vec<Rule>, now: Time) {
+        self.plan.config.rules.clone_from(&rules);
+        self.forwarder.set_rules(rules, now);
     }
 
     /// A health check's verdict. A back end that is drained stays so; the verdict counts also then.

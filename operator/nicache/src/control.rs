@@ -369,6 +369,8 @@ pub enum Request {
         /// After how many milliseconds what is left is ended; `None`: they get connections again.
         within_ms: Option<u64>,
     },
+    /// Have a forwarder read its file again, and take the rules from it.
+    ReloadForward,
 }
 
 /// The supervisor's response.
@@ -389,6 +391,11 @@ pub enum Response {
     Drained {
         /// So many back ends.
         back_ends: u64,
+    },
+    /// To [`Request::ReloadForward`]: these are in force.
+    ReloadedForward {
+        /// How many rules there are.
+        rules: u64,
     },
     /// To [`Request::Sample`].
     Sample(Box<Sample>),

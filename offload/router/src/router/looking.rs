@@ -36,6 +36,10 @@ fn phase_label(phase: Phase) -> &'static str {
 impl Router {
     /// Everything at this moment.
     pub fn report(&mut self, now: Time) -> Report {
+        // One that slept has not looked at rates meanwhile.
+        if now.since(self.before.0) >= super::TICK {
+            self.tick(now);
+        }
         let bus = self.bus();
         self.forwarder.catch_up_all();
         let forwarder = &self.forwarder;

@@ -16,6 +16,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   sudo nicache forward --config forward.toml --admin 9090
   nicache forward why 10.0.0.7:4711
   nicache forward drain 192.0.2.11:80 --within 60s
+  nicache forward reload                 # after [[rule]] was changed in forward.toml
 
 A small forward.toml, which shares one address among a network and sends port 80 to two servers:
   [[interface]]
@@ -135,6 +136,9 @@ pub(crate) enum ForwardCommand {
     Drain(ForwardDrainArgs),
     /// Give a back end connections again
     Undrain(ForwardUndrainArgs),
+    /// Have a running forwarder read its file again and take the rules from it, also for
+    /// connections that are there; anything else that has changed is refused
+    Reload(ForwardReloadArgs),
 }
 
 /// Arguments of `forward check`.
@@ -180,6 +184,16 @@ pub(crate) struct ForwardUndrainArgs {
     /// The back end, as it is in the file
     #[arg(value_name = "ADDR:PORT")]
     pub back_end: SocketAddr,
+    /// Which running forwarder is asked.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Arguments of `forward reload`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  nicache forward reload --name nic0")]
+pub(crate) struct ForwardReloadArgs {
     /// Which running forwarder is asked.
     #[command(flatten)]
     pub target: Target,

@@ -33,6 +33,16 @@ pub(super) fn execute(arguments: ForwardArgs) -> Result<ExitCode> {
         Some(ForwardCommand::Undrain(undrain)) => {
             set(undrain.target.name.as_deref(), undrain.back_end, None, undrain.target.json)
         }
+        Some(ForwardCommand::Reload(reload)) => {
+            match ask(reload.target.name.as_deref(), &Request::ReloadForward)? {
+                Response::ReloadedForward { rules } if reload.target.json => {
+                    println!("{}", serde_json::json!({ "rules": rules }));
+                }
+                Response::ReloadedForward { rules } => println!("{rules} rules are in force"),
+                _ => bail!("an unexpected response"),
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -91,11 +91,17 @@ fn respond(request: Request, orders: &Orders, sampler: &Sampler) -> Result<Respo
             _ => bail!("the forwarder gave an unexpected answer: is it of another version?"),
         },
         Request::Drain { address, within_ms } => drain(orders, address, within_ms),
+        Request::ReloadForward => match orders.ask(orders.reload()?)?.answer {
+            Answer::Rules { taken } => {
+                Ok(Response::ReloadedForward { rules: taken.map_err(anyhow::Error::msg)? })
+            }
+            _ => bail!("the forwarder gave an unexpected answer: is it of another version?"),
+        },
         Request::Upgrade { program } => {
             Ok(Response::Upgraded { card_pid: orders.upgrade(program)? })
         }
         _ => bail!(
-            "`nicache forward` answers `nicache status`, `top`, `upgrade`, `forward why` and `forward drain` only"
+            "`nicache forward` answers `nicache status`, `top`, `upgrade`, `forward why`, `forward drain` and `forward reload` only"
         ),
     }
 }

@@ -52,6 +52,28 @@ impl KernelPath {
         }
     }
 
+    /// Attaches the programs to an interface in place of another one, which is gone; that counts
+    /// from the next forwarder on. False: they are not there.
+    pub(super) fn attach(&mut self, interface: u32, gone: u32, place: &Place) -> bool {
+        let mut programs = match std::mem::replace(self, Self::Off(String::new())) {
+            Self::On(programs) => programs,
+            off => {
+                *self = off;
+                return true;
+            }
+        };
+        let (programs, attached) = place.run(move || {
+            programs.detach(gone);
+            let attached = programs.attach(interface);
+            (programs, attached)
+        });
+        *self = Self::On(programs);
+        if let Err(error) = &attached {
+            tracing::warn!("every packet of this interface goes by the card: {error}");
+        }
+        attached.is_ok()
+    }
+
     fn programs(&self) -> Option<&Programs> {
         match self {
             Self::On(programs) => Some(programs),

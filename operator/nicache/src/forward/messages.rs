@@ -77,6 +77,11 @@ pub(crate) enum Question {
         /// After how many milliseconds what is left is ended; `None`: they get connections again.
         within_ms: Option<u64>,
     },
+    /// Take the rules of another text of the configuration, which is the same but for these.
+    Rules {
+        /// The text, which the supervisor has checked.
+        config: String,
+    },
 }
 
 /// Forwarder to supervisor.
@@ -108,5 +113,10 @@ pub(crate) enum Answer {
     Drained {
         /// How many back ends are drained.
         back_ends: u64,
+    },
+    /// To [`Question::Rules`].
+    Rules {
+        /// So many rules are in force, or why they are not.
+        taken: Result<u64, String>,
     },
 }

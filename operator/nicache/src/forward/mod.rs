@@ -7,7 +7,10 @@
 //! place.rs      where the interfaces are: this namespace, or that of the demo
 //! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at other ports
 //! messages.rs   what they tell each other
+//! card_figures.rs  what the cards have counted
+//! watch.rs      which links are gone, and which are there again
 //! control.rs    the control socket
+//! reload.rs     what of the file can be changed while it is in use
 //! orders.rs     what is asked there, on its way to the forwarder and back
 //! status.rs     what `nicache status` shows
 //! sampler.rs    what viewers show
@@ -18,6 +21,7 @@
 //! connections, what health checks found, the guard's rules. Whoever ends is started again with a
 //! new attachment, which the other side is given, too.
 
+mod card_figures;
 mod control;
 mod kernel_path;
 pub(crate) mod messages;
@@ -25,9 +29,11 @@ mod orders;
 mod place;
 pub(crate) mod ports;
 pub(crate) mod process;
+mod reload;
 mod sampler;
 mod show;
 pub(crate) mod status;
+mod watch;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -43,7 +49,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nicache_admin::AdminServer;
 use nicache_bus::{Attachment, Doorbell, Window};
 use nicache_forward::modes::Mode;
-use nicache_router::config::Plan;
+use nicache_router::config::{LinkPortKind, Plan};
 use nicache_router::demo::Stage;
 use nicache_router::guard;
 use nicache_router::health::{self, Verdict};
@@ -58,22 +64,24 @@ use crate::cli::ForwardArgs;
 use crate::logs;
 use crate::options::reach;
 use crate::publish::Nft;
-use crate::serve::messages::{FirmwareSetup, FromFirmware, ToFirmware};
-use crate::setup::{receive_message, send_message};
+use crate::serve::messages::{CardCounted, FirmwareSetup, FromFirmware, ToFirmware};
+use crate::setup::{MESSAGE_BYTES_MAX, receive_message, send_message};
 use crate::supervisor::children::{Child, OWN_PROGRAM, Role, describe, first_word};
 use crate::supervisor::instance::{Instance, Lock};
 use crate::supervisor::notify;
 use crate::supervisor::requirements::check_privilege;
 use crate::supervisor::signals::Signals;
+use card_figures::CardFigures;
 use control::ControlServer;
 use kernel_path::KernelPath;
-use messages::{ForwarderSetup, FromForwarder, Question, ToForwarder};
+use messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
 use orders::{Asked, Order, Orders};
 use place::Place;
 use ports::Ports;
 use sampler::Sampler;
 use show::Show;
 use status::About;
+use watch::{Watch, lacks};
 
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);
@@ -116,8 +124,13 @@ struct Forwarding<'a> {
     _control: ControlServer,
     health: Option<Health>,
     card: Child,
+    card_figures: CardFigures,
     forwarder: Child,
     guard: Nft,
+    /// Of links that were gone, by their names, with the kernel's numbers of those that are there
+    /// again.
+    guards_again: BTreeMap<String, (u32, Nft)>,
+    watch: Watch,
     kernel_path: KernelPath,
     ports: Ports,
     plan: Plan,
@@ -158,6 +171,7 @@ impl<'a> Forwarding<'a> {
         };
         // Nothing is made for a file that is not right.
         let taps = Ports::make_taps(&make(&tables(&place)?.1)?, &place)?;
+        let watch = place.run(Watch::open).context("cannot ask the kernel for news of links")?;
         let (kernel, links) = tables(&place)?;
         let mut plan = make(&links)?;
         if let Some(memory) = arguments.memory {
@@ -214,8 +228,11 @@ impl<'a> Forwarding<'a> {
             _control: control,
             health,
             card,
+            card_figures: CardFigures::default(),
             forwarder,
             guard,
+            guards_again: BTreeMap::new(),
+            watch,
             kernel_path,
             ports,
             plan,
@@ -246,7 +263,7 @@ impl<'a> Forwarding<'a> {
             restarts: self.restarts_all,
             cache_bytes: self.plan.memory.into(),
             fast_path: self.kernel_path.status(&self.ports),
-            ports: self.ports.status(),
+            ports: self.ports.status(&self.card_figures),
             admin: self.admin.as_ref().map(AdminServer::address),
         }
     }
@@ -294,7 +311,8 @@ impl<'a> Forwarding<'a> {
                     return Ok(());
                 }
             }
-            if self.guard.has_ended() {
+            let guards = self.guards_again.values_mut().map(|(_, guard)| guard);
+            if std::iter::once(&mut self.guard).chain(guards).any(Nft::has_ended) {
                 bail!(
                     "the nft process that keeps the kernel from answering ended: everything else is stopped, too"
                 );
@@ -315,6 +333,7 @@ impl<'a> Forwarding<'a> {
                 continue;
             }
             self.listen()?;
+            self.look_at_links()?;
             self.pass_on_health();
             while let Some(order) = self.orders.take() {
                 match order {
@@ -322,6 +341,9 @@ impl<'a> Forwarding<'a> {
                     Order::Upgrade(program, reply) => {
                         let upgraded = self.upgrade(program)?;
                         let _ = reply.send(upgraded.map(|()| self.card.pid()));
+                    }
+                    Order::Reload(reply) => {
+                        let _ = reply.send(self.reload().map_err(|error| format!("{error:#}")));
                     }
                 }
             }
@@ -335,7 +357,10 @@ impl<'a> Forwarding<'a> {
         while has_message(self.forwarder.channel.as_fd()) {
             match receive_message::<FromForwarder>(&self.forwarder.channel)? {
                 Some((FromForwarder::Broken, _)) => self.reattach()?,
-                Some((FromForwarder::Answer { id, answer }, _)) => {
+                Some((FromForwarder::Answer { id, mut answer }, _)) => {
+                    if let Answer::Report(report) = &mut answer {
+                        self.card_figures.add_to(report);
+                    }
                     if let Some(reply) = self.asked.remove(&id) {
                         // Whoever has asked may have lost patience.
                         let _ = reply.send(Asked { answer, about: self.about() });
@@ -345,12 +370,122 @@ impl<'a> Forwarding<'a> {
                 None => return Ok(()),
             }
         }
-        if has_message(self.card.channel.as_fd())
-            && let Some((FromFirmware::Broken, _)) =
-                receive_message::<FromFirmware>(&self.card.channel)?
-        {
-            self.reattach()?;
+        while has_message(self.card.channel.as_fd()) {
+            match receive_message::<FromFirmware>(&self.card.channel)? {
+                Some((FromFirmware::Broken, _)) => self.reattach()?,
+                Some((FromFirmware::Counted(counted), _)) => self.take_counted(counted)?,
+                Some((FromFirmware::Ready | FromFirmware::Unfit { .. }, _)) => {}
+                None => return Ok(()),
+            }
         }
+        Ok(())
+    }
+
+    /// A card that has lost a port goes on with the others. If its link is still there, another
+    /// card can open it.
+    fn take_counted(&mut self, counted: CardCounted) -> Result<()> {
+        let lost: Vec<(usize, String)> = counted
+            .ports
+            .iter()
+            .enumerate()
+            .filter_map(|(number, port)| Some((number, port.lost.clone()?)))
+            .collect();
+        self.card_figures.take(counted);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        self.watch.look_now(Instant::now());
+        if self.look_at_links()? {
+            return Ok(());
+        }
+        let gone = self.ports.gone();
+        let Some((number, why)) = lost.iter().find(|(number, _)| !gone.contains(number)) else {
+            return Ok(());
+        };
+        let link = self.plan.links.get(*number).map_or("a link", |link| &link.name);
+        tracing::error!("the card has lost its port on {link} ({why}): it is started again");
+        self.count_restart()?;
+        self.restart_card()
+    }
+
+    /// Links that are gone are no longer used, and those that are there again are. True: for that,
+    /// card and forwarder were started again.
+    fn look_at_links(&mut self) -> Result<bool> {
+        let now = Instant::now();
+        let Some(links) = self.watch.look(now) else { return Ok(false) };
+        self.ports.lose_absent(&links);
+        let mut is_back = false;
+        for number in self.ports.gone() {
+            match self.bring_back(number, &links) {
+                Ok(true) => is_back = true,
+                Ok(false) => self.ports.set_gone(number, ports::GONE.to_owned()),
+                Err(error) => self.ports.set_gone(number, format!("{error:#}")),
+            }
+        }
+        if is_back {
+            // Both have the number and the MAC address of the link that was there before.
+            self.restart_forwarder()?;
+            self.restart_card()?;
+        }
+        if is_back || !self.ports.gone().is_empty() {
+            self.watch.look_again(now);
+        }
+        Ok(is_back)
+    }
+
+    /// Makes everything anew that goes by the number or the MAC address of a link that was gone.
+    /// False: it is not there again.
+    fn bring_back(&mut self, number: usize, links: &[Link]) -> Result<bool> {
+        let link = self.plan.links.get(number).context("a port without a link")?.clone();
+        let mut links = links.to_vec();
+        let mut found = links.iter().find(|found| found.name == link.name).cloned();
+        let mut made = None;
+        if link.port == LinkPortKind::Tap && found.is_none() {
+            made = Some(Ports::make_tap(&link, &self.place)?);
+            links = tables(&self.place)?.1;
+            found = links.iter().find(|found| found.name == link.name).cloned();
+        }
+        let Some(found) = found else {
+            self.guards_again.remove(&link.name);
+            return Ok(false);
+        };
+        // Before anything else: with its addresses the kernel begins to answer there.
+        if link.port != LinkPortKind::Tap {
+            self.guard_again(&link.name, found.index)?;
+        }
+        let before = self.setup.links.iter().find(|before| before.name == link.name);
+        let comparable = before.filter(|_| link.port != LinkPortKind::Tap);
+        if let Some(why) = comparable.and_then(|before| lacks(&found, before)) {
+            bail!("{why}");
+        }
+        let mut known = self.setup.links.clone();
+        known.retain(|before| before.name != link.name);
+        known.push(found);
+        let mut plan = Plan::make(&self.setup.config, &known, self.setup.secret)
+            .map_err(|error| anyhow!("{error}"))?;
+        plan.memory = self.plan.memory;
+        let (kernel_path, place) = (&mut self.kernel_path, &self.place);
+        let attach = |index: u32| kernel_path.attach(index, link.index, place);
+        self.ports.bring_back(number, &plan, made, place, attach)?;
+        self.plan = plan;
+        self.setup.links = known;
+        self.setup.fast_links = self.ports.fast();
+        tracing::info!("the interface {} is there again, and taken back", link.name);
+        Ok(true)
+    }
+
+    /// The table that there is has lost its chain with the link.
+    fn guard_again(&mut self, name: &str, index: u32) -> Result<()> {
+        if self.guards_again.get(name).is_some_and(|(guarded, _)| *guarded == index) {
+            return Ok(());
+        }
+        self.guards_again.remove(name);
+        let mut plan = self.plan.clone();
+        plan.links.retain(|link| link.name == name);
+        let instance = format!("{}_{index}", self.instance.name);
+        let (rules, table) = (guard::rules(&instance, &plan), guard::table_name(&instance));
+        let guard = self.place.run(move || Nft::own(&rules, &format!("netdev {table}")))?;
+        self.guards_again.insert(name.to_owned(), (index, guard));
         Ok(())
     }
 
@@ -371,6 +506,21 @@ impl<'a> Forwarding<'a> {
         if send_message(&self.forwarder.channel, &ToForwarder::Ask { id, question }, &[]).is_ok() {
             self.asked.insert(id, reply);
         }
+    }
+
+    /// A forwarder that is started again has the new rules, too.
+    fn reload(&mut self) -> Result<Question> {
+        let path = self.arguments.config.as_ref().context("the demo has no file")?;
+        let ForwarderSetup { config, links, secret, .. } = &self.setup;
+        let (config, plan) = reload::read_again(path, config, links, *secret)?;
+        let setup = ForwarderSetup { config, ..self.setup.clone() };
+        // Or else there would be no forwarder after the next restart.
+        if serde_json::to_vec(&setup)?.len() > MESSAGE_BYTES_MAX {
+            bail!("nothing is changed: {} is too long", path.display());
+        }
+        self.plan.config.rules = plan.config.rules;
+        self.setup = setup;
+        Ok(Question::Rules { config: self.setup.config.clone() })
     }
 
     fn is_back_end(&self, address: SocketAddr) -> bool {
@@ -416,12 +566,13 @@ impl<'a> Forwarding<'a> {
         let health = self.health.as_ref().map(|health| health.bell.as_fd());
         let files = files
             .chain(signals.files())
-            .chain([self.orders.as_fd(), self.guard.as_fd()])
+            .chain([self.orders.as_fd(), self.guard.as_fd(), self.watch.as_fd()])
+            .chain(self.guards_again.values().map(|(_, guard)| guard.as_fd()))
             .chain(health);
         let mut files: Vec<PollFd<'_>> =
             files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        let limit =
-            self.show.as_ref().map(|show| show.due().saturating_duration_since(Instant::now()));
+        let due = self.show.as_ref().map(Show::due).into_iter().chain(self.watch.due()).min();
+        let limit = due.map(|due| due.saturating_duration_since(Instant::now()));
         let limit = limit.map(Timespec::try_from).transpose()?;
         match poll(&mut files, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -494,6 +645,7 @@ impl<'a> Forwarding<'a> {
         let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
         self.card.signal(Signal::KILL);
         self.card.wait(START)?;
+        self.card_figures.handle_restart();
         self.card = start_card(
             &self.program,
             self.arguments,
@@ -627,6 +779,7 @@ fn start_card(
             cache_bytes: plan.memory,
             ports: setups,
             bus: None,
+            tells: true,
         };
         let attached = [window.file()].into_iter().chain(attachment.files());
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).chain(attached).collect();
@@ -637,6 +790,7 @@ fn start_card(
                 return Ok(child);
             }
             FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+            FromFirmware::Counted(_) => bail!("the card counted before it was ready"),
             FromFirmware::Unfit { port, reason } => {
                 // Its queues are free once it has ended.
                 child.wait(START)?;

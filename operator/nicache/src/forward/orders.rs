@@ -23,6 +23,9 @@ pub(super) enum Order {
     /// Have card and forwarder of another program take over. The answer: the number of the card's
     /// process, or why not.
     Upgrade(PathBuf, Sender<Result<u32, String>>),
+    /// Read the file again. The answer: what to ask of the forwarder next, or why nothing is
+    /// changed.
+    Reload(Sender<Result<Question, String>>),
 }
 
 /// An answer, with what only the supervisor knows.
@@ -89,6 +92,16 @@ impl Orders {
     fn add(&self, order: Order) {
         self.waiting.lock().expect("no holder of this lock panics").push_back(order);
         self.bell.ring();
+    }
+
+    /// Has the file read again; what to ask of the forwarder next.
+    pub(super) fn reload(&self) -> Result<Question> {
+        let (reply, answer) = channel();
+        self.add(Order::Reload(reply));
+        match answer.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(question) => question.map_err(anyhow::Error::msg),
+            Err(_) => bail!("the supervisor does not answer: `nicache status` says what it does"),
+        }
     }
 
     /// Has card and forwarder of another program take over.

@@ -7,17 +7,21 @@
 //! A link where AF_XDP cannot be attached, or is found dead by probe frames
 //! ([`nicache_xdp::probe_link()`]), has a packet socket instead.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result, anyhow};
 use nicache_forward::tuple::Protocol;
-use nicache_port::{PacketConfig, PacketSocket, TapQueue};
+use nicache_port::{PacketConfig, PacketError, PacketSocket, Reception, TapQueue};
 use nicache_router::config::{LinkPortKind, Linking, Plan};
 use nicache_router::guard::kept;
+use nicache_router::kernel::Link;
 use nicache_xdp::{KeptPorts, Settings, Sieve};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::card_figures::CardFigures;
 use super::place::Place;
 use crate::serve::messages::PortSetup;
 use crate::supervisor::netlink::Netlink;
@@ -25,6 +29,9 @@ use crate::supervisor::tap;
 
 /// Queues of a link at most: each socket has 16 MiB of memory for frames.
 const QUEUES_MAX: u32 = 16;
+
+/// What is known of a link that is gone, at first.
+pub(super) const GONE: &str = "there is no interface of that name";
 
 /// What the card is on a link by, for viewers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -39,12 +46,24 @@ pub struct PortStatus {
     /// Why it is not what the configuration says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
+    /// The link is gone, and what is known of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<String>,
+    /// Frames that arrived and found no room, or were malformed.
+    #[serde(default)]
+    pub receive_dropped: u64,
+    /// Frames that were to be sent later and were then not taken.
+    #[serde(default)]
+    pub send_dropped: u64,
 }
 
 impl fmt::Display for PortStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { link, port, queues, instead } = self;
+        let Self { link, port, queues, instead, gone, .. } = self;
         write!(f, "{link} {port}")?;
+        if let Some(why) = gone {
+            return write!(f, " (GONE: {why})");
+        }
         match queues {
             None => {}
             Some(1) => f.write_str(" (1 queue)")?,
@@ -66,8 +85,12 @@ pub(super) struct Ports(Vec<Port>);
 struct Port {
     link: Linking,
     way: Way,
+    /// The file has a VLAN of it, of which the kernel need not know.
+    has_vlan: bool,
     /// It was a packet socket from the start: then the fast path's programs are there.
     is_fast: bool,
+    /// Its link is gone, and what is known of that.
+    gone: Option<String>,
 }
 
 #[derive(Debug)]
@@ -93,24 +116,8 @@ impl Ports {
     pub(super) fn start(plan: &Plan, taps: Vec<TapQueue>, place: &Place) -> Result<Self> {
         let mut taps = taps.into_iter();
         let port = |link: &Linking| {
-            let way = match link.port {
-                LinkPortKind::Packet => Way::Packet { instead: None },
-                LinkPortKind::Tap => Way::Tap(taps.next().context("a TAP was not made")?),
-                LinkPortKind::Xdp => {
-                    let keeps: Vec<KeptPorts> = kept(plan, &link.name)
-                        .map(|kept| KeptPorts {
-                            is_udp: kept.protocol == Protocol::Udp,
-                            ports: kept.ports,
-                        })
-                        .collect();
-                    let wanted = link.clone();
-                    match place.run(move || attach(&wanted, keeps)) {
-                        Ok((sieve, queues)) => Way::Xdp { sieve, queues, is_proven: false },
-                        Err(error) => instead_of_xdp(&link.name, format!("{error:#}")),
-                    }
-                }
-            };
-            Ok(Port { link: link.clone(), is_fast: matches!(way, Way::Packet { .. }), way })
+            let tap = if link.port == LinkPortKind::Tap { taps.next() } else { None };
+            Port::start(plan, link, tap, place)
         };
         plan.links.iter().map(port).collect::<Result<_>>().map(Self)
     }
@@ -118,34 +125,47 @@ impl Ports {
     /// What a card is told of them, and the files for that. `filter`: for packet sockets where the
     /// fast path is.
     pub(super) fn open(
-        &self,
+        &mut self,
         place: &Place,
         filter: Option<OwnedFd>,
     ) -> Result<(Vec<PortSetup>, Vec<OwnedFd>)> {
-        let named = self.0.iter().filter(|port| !matches!(port.way, Way::Tap(_)));
-        let named: Vec<(String, bool)> =
-            named.map(|port| (port.link.name.clone(), port.is_fast)).collect();
-        let sockets = place.run(move || {
-            let open = |(name, is_fast): &(String, bool)| {
-                let filter = filter.as_ref().filter(|_| *is_fast).map(AsFd::as_fd);
-                let config = PacketConfig { filter, ..PacketConfig::default() };
-                PacketSocket::open(name, 1, &config).map(|mut all| all.remove(0))
+        let is_named = |port: &Port| port.gone.is_none() && !matches!(port.way, Way::Tap(_));
+        let named = self.0.iter().enumerate().filter(|(_, port)| is_named(port));
+        let named: Vec<(usize, String, Reception<'static>, bool)> = named
+            .map(|(number, port)| (number, port.link.name.clone(), port.reception(), port.is_fast))
+            .collect();
+        let opened = place.run(move || {
+            let open = |(number, name, reception, is_fast): (usize, String, _, bool)| {
+                let filter = filter.as_ref().filter(|_| is_fast).map(AsFd::as_fd);
+                let config = PacketConfig { filter, reception, ..PacketConfig::default() };
+                (number, PacketSocket::open(&name, 1, &config))
             };
-            named.iter().map(open).collect::<Result<Vec<PacketSocket>, _>>()
-        })?;
-        let (mut sockets, mut setups, mut files) =
-            (sockets.into_iter().map(OwnedFd::from), Vec::new(), Vec::new());
-        for port in &self.0 {
+            named.into_iter().map(open).collect::<Vec<_>>()
+        });
+        let mut sockets: BTreeMap<usize, OwnedFd> = BTreeMap::new();
+        for (number, result) in opened {
+            match result {
+                Ok(all) => sockets.extend(all.into_iter().map(|one| (number, OwnedFd::from(one)))),
+                Err(error) if is_gone(&error) => self.0[number].lose(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let (mut setups, mut files) = (Vec::new(), Vec::new());
+        for (number, port) in self.0.iter().enumerate() {
+            if port.gone.is_some() {
+                setups.push(PortSetup::Absent);
+                continue;
+            }
             match &port.way {
                 Way::Packet { .. } => {
                     setups.push(PortSetup::Packet);
-                    files.extend(sockets.next());
+                    files.extend(sockets.remove(&number));
                 }
                 Way::Xdp { sieve, queues, is_proven } => {
                     let (interface, probe) = (port.link.name.clone(), !is_proven);
                     setups.push(PortSetup::Xdp { interface, queues: *queues, probe });
                     files.push(sieve.sockets().try_clone_to_owned()?);
-                    files.extend(sockets.next());
+                    files.extend(sockets.remove(&number));
                     if probe {
                         files.push(sieve.program().try_clone_to_owned()?);
                     }
@@ -161,7 +181,7 @@ impl Ports {
 
     /// A card has them all.
     pub(super) fn handle_ready(&mut self) {
-        for port in &mut self.0 {
+        for port in self.0.iter_mut().filter(|port| port.gone.is_none()) {
             if let Way::Xdp { is_proven, .. } = &mut port.way {
                 *is_proven = true;
             }
@@ -179,6 +199,51 @@ impl Ports {
         }
     }
 
+    /// Numbers of those whose links are gone.
+    pub(super) fn gone(&self) -> Vec<usize> {
+        let gone = self.0.iter().enumerate().filter(|(_, port)| port.gone.is_some());
+        gone.map(|(number, _)| number).collect()
+    }
+
+    /// Loses those whose links are not among these, by the kernel's numbers.
+    pub(super) fn lose_absent(&mut self, links: &[Link]) {
+        for port in &mut self.0 {
+            if !links.iter().any(|link| link.index == port.link.index) {
+                port.lose();
+            }
+        }
+    }
+
+    /// What is now known of one whose link is gone.
+    pub(super) fn set_gone(&mut self, number: usize, why: String) {
+        if let Some(gone) = self.0.get_mut(number).and_then(|port| port.gone.as_mut()) {
+            *gone = why;
+        }
+    }
+
+    /// Makes the TAP of one that is gone.
+    pub(super) fn make_tap(link: &Linking, place: &Place) -> Result<TapQueue> {
+        let wanted = link.clone();
+        place.run(move || make_tap(&wanted))
+    }
+
+    /// The link of one is there again, as a new plan has it. `attach` attaches the fast path's
+    /// programs to it, by the kernel's number: false, it is not there.
+    pub(super) fn bring_back(
+        &mut self,
+        number: usize,
+        plan: &Plan,
+        tap: Option<TapQueue>,
+        place: &Place,
+        attach: impl FnOnce(u32) -> bool,
+    ) -> Result<()> {
+        let link = plan.links.get(number).context("a plan without the link")?;
+        let mut port = Port::start(plan, link, tap, place)?;
+        port.is_fast = port.is_fast && attach(link.index);
+        *self.0.get_mut(number).context("a port that there is not")? = port;
+        Ok(())
+    }
+
     /// Links where the fast path can be, by the kernel's numbers.
     pub(super) fn fast(&self) -> Vec<u32> {
         self.0.iter().filter(|port| port.is_fast).map(|port| port.link.index).collect()
@@ -190,16 +255,76 @@ impl Ports {
     }
 
     /// How each port is doing, for viewers.
-    pub(super) fn status(&self) -> Vec<PortStatus> {
-        let status = |port: &Port| {
+    pub(super) fn status(&self, figures: &CardFigures) -> Vec<PortStatus> {
+        let status = |(number, port): (usize, &Port)| {
             let (kind, queues, instead) = match &port.way {
                 Way::Packet { instead } => (LinkPortKind::Packet, None, instead.clone()),
                 Way::Xdp { queues, .. } => (LinkPortKind::Xdp, Some(*queues), None),
                 Way::Tap(_) => (LinkPortKind::Tap, None, None),
             };
-            PortStatus { link: port.link.name.clone(), port: kind.to_string(), queues, instead }
+            let [receive_dropped, send_dropped] = figures.dropped(number);
+            let (link, gone) = (port.link.name.clone(), port.gone.clone());
+            let port = kind.to_string();
+            PortStatus { link, port, queues, instead, gone, receive_dropped, send_dropped }
         };
-        self.0.iter().map(status).collect()
+        self.0.iter().enumerate().map(status).collect()
+    }
+}
+
+impl Port {
+    /// `tap`: what [`Ports::make_tap`] has made.
+    fn start(plan: &Plan, link: &Linking, tap: Option<TapQueue>, place: &Place) -> Result<Self> {
+        let way = match link.port {
+            LinkPortKind::Packet => Way::Packet { instead: None },
+            LinkPortKind::Tap => Way::Tap(tap.context("a TAP was not made")?),
+            LinkPortKind::Xdp => {
+                let keeps: Vec<KeptPorts> = kept(plan, &link.name)
+                    .map(|kept| KeptPorts {
+                        is_udp: kept.protocol == Protocol::Udp,
+                        ports: kept.ports,
+                    })
+                    .collect();
+                let wanted = link.clone();
+                match place.run(move || attach(&wanted, keeps)) {
+                    Ok((sieve, queues)) => Way::Xdp { sieve, queues, is_proven: false },
+                    Err(error) => instead_of_xdp(&link.name, format!("{error:#}")),
+                }
+            }
+        };
+        let has_vlan = plan
+            .interfaces
+            .iter()
+            .any(|interface| interface.link == link.name && interface.vlan.is_some());
+        let is_fast = matches!(way, Way::Packet { .. });
+        Ok(Self { link: link.clone(), way, has_vlan, is_fast, gone: None })
+    }
+
+    fn lose(&mut self) {
+        if self.gone.is_none() {
+            let name = &self.link.name;
+            tracing::warn!(
+                "the interface {name} is gone: the other ones go on, and it is taken back when \
+                 there is one of that name again"
+            );
+            self.gone = Some(GONE.to_owned());
+        }
+    }
+
+    /// Addresses that only the file has are asked for by multicast that nobody else has joined, and
+    /// network cards drop frames of VLANs that the kernel does not know.
+    fn reception(&self) -> Reception<'static> {
+        if self.has_vlan { Reception::Promiscuous } else { Reception::Addresses(&[]) }
+    }
+}
+
+/// Whether a socket could not be opened because there is no such interface, or no longer.
+fn is_gone(error: &PacketError) -> bool {
+    match error {
+        PacketError::NoInterface(_) | PacketError::Gone(_) => true,
+        PacketError::Io { error, .. } => {
+            matches!(Errno::from_io_error(error), Some(Errno::NODEV | Errno::NXIO))
+        }
+        _ => false,
     }
 }
 

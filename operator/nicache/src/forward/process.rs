@@ -11,8 +11,9 @@ use nicache_fastpath::Maps;
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use nicache_router::config::Plan;
 use nicache_router::keep::Keep;
-use nicache_router::kernel::Kernel;
+use nicache_router::kernel::{Kernel, Link};
 use nicache_router::router::Router;
+use nicache_tcp::Time;
 
 use super::messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
 use crate::engine::monotonic;
@@ -51,12 +52,16 @@ pub(crate) fn execute() -> Result<ExitCode> {
     }
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromForwarder::Ready, &[])?;
-    Process { router }.work(&mut inbox)?;
+    let ForwarderSetup { links, secret, .. } = setup;
+    Process { router, links, secret }.work(&mut inbox)?;
     Ok(ExitCode::SUCCESS)
 }
 
 struct Process {
     router: Router,
+    /// What the configuration was checked with.
+    links: Vec<Link>,
+    secret: u64,
 }
 
 impl Process {
@@ -169,6 +174,9 @@ impl Process {
                             back_ends: self.router.drain(address, within, now) as u64,
                         }
                     }
+                    Question::Rules { config } => {
+                        Answer::Rules { taken: self.set_rules(&config, now) }
+                    }
                 };
                 // A supervisor that does not read asks again.
                 if let Err(error) =
@@ -179,5 +187,13 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    fn set_rules(&mut self, config: &str, now: Time) -> Result<u64, String> {
+        let plan =
+            Plan::make(config, &self.links, self.secret).map_err(|error| error.to_string())?;
+        let count = plan.config.rules.len() as u64;
+        self.router.set_rules(plan.config.rules, now);
+        Ok(count)
     }
 }

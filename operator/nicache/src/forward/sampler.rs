@@ -11,6 +11,7 @@ use nicache_admin::{
     WatcherSample,
 };
 use nicache_counters::Counter;
+use nicache_firmware::FirmwareCounters;
 use nicache_router::report::{COUNTERS, Report};
 
 use super::messages::{Answer, Question};
@@ -82,8 +83,11 @@ nicache_counters::counters! {
 fn describe(counter: &str) -> Option<Description> {
     let payload = Counter::find(&[Payload::COUNTERS], counter);
     let forwarder = || Counter::find(&COUNTERS, counter.strip_prefix("forward_")?);
+    let card =
+        || Counter::find(&[FirmwareCounters::COUNTERS], counter.strip_prefix("forward_card_")?);
     payload
         .or_else(forwarder)
+        .or_else(card)
         .map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 
@@ -178,5 +182,11 @@ mod tests {
             assert_eq!(format!("{kind}\t{}", found.help), description, "{name}");
         }
         assert_eq!(COUNTERS.iter().map(|list| list.len()).sum::<usize>(), lines.len());
+        let forwarder = |name: &str| Counter::find(&COUNTERS, name).is_some();
+        for counter in FirmwareCounters::COUNTERS {
+            let name = format!("card_{}", counter.name);
+            assert!(!forwarder(&name), "{name} is there twice");
+            assert!(describe(&format!("forward_{name}")).is_some(), "{name}");
+        }
     }
 }

@@ -69,9 +69,20 @@ impl fmt::Display for ForwardStatus {
             "processes    forwarder {forwarder_pid}, card {card_pid} with {} KB for payload",
             cache_bytes / 1024
         )?;
-        if ports.iter().any(|port| port.port != "packet" || port.instead.is_some()) {
+        if ports
+            .iter()
+            .any(|port| port.port != "packet" || port.instead.is_some() || port.gone.is_some())
+        {
             let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
             writeln!(f, "ports        {}", ports.join(", "))?;
+        }
+        for PortStatus { link, receive_dropped, send_dropped, .. } in ports {
+            if receive_dropped + send_dropped > 0 {
+                writeln!(
+                    f,
+                    "port         {link}: {receive_dropped} frames found no room when they came, {send_dropped} when they went"
+                )?;
+            }
         }
         if fast_path != "on" {
             writeln!(f, "fast path    {fast_path}")?;

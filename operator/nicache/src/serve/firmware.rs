@@ -11,9 +11,10 @@ use nicache_firmware::{Broken, Firmware, Progress};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, wait};
 
 use super::channel::Inbox;
+use super::counted::Teller;
 use super::messages::{FirmwareSetup, FromFirmware, ToFirmware};
-use super::ports::{Unfit, open};
-use crate::engine::{AnyPort, monotonic};
+use super::ports::{CardPort, Unfit, open};
+use crate::engine::monotonic;
 use crate::logs;
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
 
@@ -44,6 +45,7 @@ pub(crate) fn execute() -> Result<ExitCode> {
         }
     };
     let mut attached: Vec<OwnedFd> = files.collect();
+    let mut teller = setup.tells.then(Teller::default);
     loop {
         let (window, attachment) = attachment(attached)?;
         let mut firmware = Firmware::with_ports(
@@ -55,7 +57,7 @@ pub(crate) fn execute() -> Result<ExitCode> {
         )
         .context("no memory for the card's cache: try a smaller --memory")?;
         send_message(inbox.socket(), &FromFirmware::Ready, &[])?;
-        attached = match work(&mut firmware, &mut inbox) {
+        attached = match work(&mut firmware, &mut inbox, &mut teller) {
             Ok(Some(files)) => files,
             Ok(None) => return Ok(ExitCode::SUCCESS),
             Err(Broken::Port(error)) => bail!("the wire port: {error}"),
@@ -68,6 +70,9 @@ pub(crate) fn execute() -> Result<ExitCode> {
                 }
             }
         };
+        if let Some(teller) = &mut teller {
+            teller.handle_end(&firmware);
+        }
         ports = firmware.into_ports();
     }
 }
@@ -83,8 +88,9 @@ fn attachment(files: Vec<OwnedFd>) -> Result<(Arc<Window>, Attachment)> {
 
 /// Until there is another attachment, or the supervisor is gone.
 fn work(
-    firmware: &mut Firmware<AnyPort>,
+    firmware: &mut Firmware<CardPort>,
     inbox: &mut Inbox,
+    teller: &mut Option<Teller>,
 ) -> Result<Option<Vec<OwnedFd>>, Broken> {
     let mut idle = Idle::new(IdlePolicy::default());
     let mut pressure = CpuPressure::of_machine();
@@ -121,18 +127,20 @@ fn work(
                         continue;
                     }
                     IdleStep::Sleep if firmware.prepare_sleep()? => {
+                        let more = tell(firmware, inbox, teller, now.0)?;
                         let wires = if firmware.is_starved() { &[] } else { firmware.ports() };
                         let files = [firmware.bell().as_fd(), inbox.socket()].into_iter();
                         let files: Vec<_> =
                             files.chain(wires.iter().filter_map(Port::wait_fd)).collect();
                         firmware.presence().sleep();
-                        wait(&files, None)?;
+                        wait(&files, more)?;
                         firmware.presence().wake();
                     }
                     IdleStep::Sleep => continue,
                 }
             }
         }
+        tell(firmware, inbox, teller, now.0)?;
         match inbox.take::<ToFirmware>() {
             Ok(None) => {}
             Ok(Some((ToFirmware::Attach, files))) => return Ok(Some(files)),
@@ -141,5 +149,22 @@ fn work(
                 return Ok(None);
             }
         }
+    }
+}
+
+/// Tells the supervisor what has changed. After what time there is more to tell.
+fn tell(
+    firmware: &Firmware<CardPort>,
+    inbox: &Inbox,
+    teller: &mut Option<Teller>,
+    now_ns: u64,
+) -> Result<Option<Duration>, Broken> {
+    match teller {
+        Some(teller) => Ok(teller.tell(firmware, inbox.socket(), now_ns)),
+        // Nobody opens it again.
+        None => match firmware.ports().iter().find_map(CardPort::lost) {
+            Some(why) => Err(Broken::Port(std::io::Error::other(why.to_owned()))),
+            None => Ok(None),
+        },
     }
 }

@@ -28,6 +28,10 @@ pub(crate) struct FirmwareSetup {
     pub ports: Vec<PortSetup>,
     /// The modelled bus, as its option is spelled.
     pub bus: Option<String>,
+    /// The card tells what it counts ([`FromFirmware::Counted`]), and goes on without a port that
+    /// breaks. Supervisors of earlier versions understand neither.
+    #[serde(default)]
+    pub tells: bool,
 }
 
 /// A port of a card.
@@ -52,6 +56,8 @@ pub(crate) enum PortSetup {
         /// Probe frames are sent first.
         probe: bool,
     },
+    /// Its interface is gone: nothing is received, and what is sent is dropped.
+    Absent,
 }
 
 /// Supervisor to card.
@@ -77,6 +83,28 @@ pub(crate) enum FromFirmware {
     },
     /// The host is broken; another attachment is needed.
     Broken,
+    /// What it has counted, about once a second while that changes.
+    Counted(CardCounted),
+}
+
+/// What a card has counted since its start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CardCounted {
+    /// Counters by name ([`nicache_firmware::FirmwareCounters`]).
+    pub counters: BTreeMap<String, u64>,
+    /// Of each port.
+    pub ports: Vec<PortCounted>,
+}
+
+/// What a port of a card has counted since the card's start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PortCounted {
+    /// Frames that arrived and found no room, or were malformed.
+    pub receive_dropped: u64,
+    /// Frames that were to be sent later and were then not taken.
+    pub send_dropped: u64,
+    /// It is broken, and why.
+    pub lost: Option<String>,
 }
 
 /// A card, as the host is told of it.

@@ -4,6 +4,7 @@
 //! mod.rs        the supervisor: interfaces, witness, host memory; starts card and host, and starts them again
 //! firmware.rs   the card process (offload/firmware)
 //! ports.rs      its ports
+//! counted.rs    what it tells of its counters, if it is asked to
 //! host.rs       the host process (offload/host)
 //! messages.rs   what they tell each other
 //! channel.rs    a child's end of the socket
@@ -17,6 +18,7 @@
 //! side is given, too. A host that ends takes its connections with it; a card that ends does not.
 
 pub(crate) mod channel;
+mod counted;
 pub(crate) mod firmware;
 pub(crate) mod host;
 pub(crate) mod messages;
@@ -284,6 +286,7 @@ impl<'a> Serving<'a> {
             // Frames from the wire are no longer than the host's buffers.
             ports: vec![PortSetup::Tap { super_frames: false }],
             bus: self.options.bus.map(|model| model.to_string()),
+            tells: false,
         };
         let clock = self.meter.as_ref().map(Meter::file);
         let attached = [self.window.file()].into_iter().chain(attachment.files());
@@ -294,6 +297,7 @@ impl<'a> Serving<'a> {
             FromFirmware::Ready => Ok(child),
             FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
             FromFirmware::Unfit { reason, .. } => bail!("the card cannot use its port: {reason}"),
+            FromFirmware::Counted(_) => bail!("the card counted before it was ready"),
         }
     }
 
@@ -332,7 +336,13 @@ impl<'a> Serving<'a> {
                 } else if self.has_message(self.cards[number].child.channel.as_fd())? {
                     match receive_message::<FromFirmware>(&self.cards[number].child.channel)? {
                         Some((FromFirmware::Broken, _)) => self.reattach(number)?,
-                        Some((FromFirmware::Ready | FromFirmware::Unfit { .. }, _)) | None => {}
+                        Some((
+                            FromFirmware::Ready
+                            | FromFirmware::Unfit { .. }
+                            | FromFirmware::Counted(_),
+                            _,
+                        ))
+                        | None => {}
                     }
                 }
             }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use nicache_port::{PacketSocket, Port, TapConfig};
+use nicache_port::{Losable, PacketSocket, Port, TapConfig};
 use nicache_xdp::{LinkPort, ProbeSide, ProbeSockets, Rest, XdpError, XdpSocket, probe_link};
 
 use super::messages::PortSetup;
@@ -24,23 +24,27 @@ pub(super) struct Unfit {
     pub error: anyhow::Error,
 }
 
+/// A port of a card, which goes on without it when it breaks.
+pub(super) type CardPort = Losable<AnyPort>;
+
 /// Opens them, with their files.
 pub(super) fn open(
     setups: &[PortSetup],
     files: &mut impl Iterator<Item = OwnedFd>,
-) -> Result<Vec<AnyPort>, Unfit> {
+) -> Result<Vec<CardPort>, Unfit> {
     let numbered = setups.iter().enumerate();
     numbered
         .map(|(port, setup)| open_one(setup, files).map_err(|error| Unfit { port, error }))
         .collect()
 }
 
-fn open_one(setup: &PortSetup, files: &mut impl Iterator<Item = OwnedFd>) -> Result<AnyPort> {
+fn open_one(setup: &PortSetup, files: &mut impl Iterator<Item = OwnedFd>) -> Result<CardPort> {
     let mut next =
         || files.next().context("a file of the card's ports did not come with the setup");
     let packet =
         |file| PacketSocket::from_owned_fd(file).context("a packet socket from the supervisor");
-    Ok(match setup {
+    let port: AnyPort = match setup {
+        PortSetup::Absent => return Ok(CardPort::absent("the interface is gone".to_owned())),
         PortSetup::Tap { super_frames } => {
             let config =
                 TapConfig { tso: *super_frames, uso: *super_frames, ..TapConfig::default() };
@@ -56,7 +60,8 @@ fn open_one(setup: &PortSetup, files: &mut impl Iterator<Item = OwnedFd>) -> Res
             }
             Box::new(LinkPort::new(sockets, passed)?)
         }
-    })
+    };
+    Ok(CardPort::new(port))
 }
 
 fn sockets(

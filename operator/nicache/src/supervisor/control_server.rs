@@ -130,7 +130,7 @@ fn respond(
             Some(reason) => bail!("nothing is watched, and so nothing is cached: {reason}"),
             None => Response::Who(Box::new(who(source, card, watch)?)),
         },
-        Request::ForwardWhy { .. } | Request::Drain { .. } => {
+        Request::ForwardWhy { .. } | Request::Drain { .. } | Request::ReloadForward => {
             bail!("this is not a `nicache forward`: say which one with --name")
         }
     })

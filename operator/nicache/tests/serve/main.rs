@@ -9,7 +9,9 @@ mod crashes;
 mod files;
 mod forward;
 mod forward_by_name;
+mod forward_links;
 mod forward_ports;
+mod forward_reload;
 #[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod http;
