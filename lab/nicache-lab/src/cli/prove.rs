@@ -8,9 +8,9 @@ use crate::options::Milliseconds;
 
 pub(super) const PROVE_EXAMPLES: &str = r#"Examples:
   nicache prove --url http://10.77.0.2/ --pages /,/about.html --name nic0 \
-    --edit 'version: echo "<p>version=$NICACHE_VERSION</p>" > /srv/site/new && mv /srv/site/new /srv/site/part.html'
+    --edit 'version: cd /srv/site && echo "version=$NICACHE_VERSION" > new && mv new part.html'
   nicache prove --url http://10.77.0.2/ --pages /news --expect-hits \
-    --edit 'title: mariadb shop -e "UPDATE posts SET title = \"title=$NICACHE_VERSION\" WHERE id = 1"'
+    --edit 'v: mariadb shop -e "UPDATE news SET text = \"v=$NICACHE_VERSION\" WHERE id = 1"'
 
 Each edit command sets its subject to the number in $NICACHE_VERSION (and finds the subject's name in $NICACHE_SUBJECT);
 status 0 says that the change is complete. Pages show the number, as `NAME=NUMBER` unless --marker says otherwise. A reply

@@ -39,7 +39,7 @@ pub(super) fn read_again(
 
 /// The keys that differ, beside the rules.
 fn changed(before: &str, after: &str) -> Result<Vec<String>, toml::de::Error> {
-    let [before, after] = [before, after].map(|text| text.parse::<toml::Table>());
+    let [before, after] = [before, after].map(str::parse::<toml::Table>);
     let (before, after) = (before?, after?);
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let differs = |key: &&String| **key != RULES && before.get(*key) != after.get(*key);

@@ -43,10 +43,10 @@ impl Net {
     pub(crate) fn connect(&self, number: usize) {
         let (link, host, at) = (LINKS[number], &self.hosts[number], number + 1);
         ip(&format!("link add {link} type veth peer name eth0 netns {}", host.thread_id()));
+        // AF_XDP is to see VLAN tags, from the moment on at which the link is taken back.
+        output("ethtool", &["-K", link, "rxvlan", "off"]);
         ip(&format!("link set {link} addrgenmode none up"));
         ip(&format!("address add 10.{at}.0.1/24 dev {link}"));
-        // AF_XDP is to see VLAN tags.
-        output("ethtool", &["-K", link, "rxvlan", "off"]);
         host.ip("link set eth0 addrgenmode none up");
         host.ip(format!("address add 10.{at}.0.2/24 dev eth0"));
         host.ip(format!("route add default via 10.{at}.0.1"));
