@@ -97,7 +97,7 @@ impl FromStr for Named {
     fn from_str(text: &str) -> Result<Self, String> {
         let odd = || {
             format!(
-                "`{text}` is not a name such as shop.example or *.shop.example (leave names away for a back end that has all others)"
+                "`{text}` is not a name such as shop.example or *.shop.example (omit names for the back end that takes all others)"
             )
         };
         Pattern::new(text).map(Named).ok_or_else(odd)

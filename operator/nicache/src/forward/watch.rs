@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 const GROUPS: u32 = 1;
 /// Messages that are read at once; the next look reads the rest.
 const NEWS_MAX: usize = 1000;
-/// Between two looks at least: one message of the kernel's comes seldom alone.
+/// Between two looks at least: messages of the kernel rarely come alone.
 const GATHER: Duration = Duration::from_millis(20);
 /// Between two looks while a link is gone: its addresses may still come.
 const AGAIN: Duration = Duration::from_secs(1);
