@@ -327,7 +327,7 @@ impl Forwarder {
     }
 
     /// If neighbours have other MAC addresses than before, connections that are entered by way of
-    /// them are no longer forwarded elsewhere, until their next packets.
+    /// them come up again, and their next packets enter them anew.
     pub(crate) fn follow_neighbours(&mut self) {
         let moved = self.links.neighbours.take_moved();
         if moved.is_empty() {

@@ -516,11 +516,7 @@ impl Forwarder {
             onward::forward(&mut self.links, packet, change, head, &mut self.counters, now);
         if decision == Ok(Decision::Wait) {
             let (_, destination) = change.addresses(&packet.view);
-            self.waits_for = self
-                .links
-                .routes
-                .find(destination)
-                .map(|route| (route.interface, route.gateway.unwrap_or(destination)));
+            self.waits_for = self.links.next_hop(destination);
         }
         decision
     }

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(resolve(91_100), Resolved { mac: None, ask: true });
     }
 
-    /// A hint is no word of the neighbour itself, however often it comes.
+    /// A hint does not come from the neighbour itself, however often it comes.
     #[test]
     fn a_hint_fills_in_what_is_unknown_alone() {
         let mut neighbours = Neighbours::new(8, 0);

@@ -24,7 +24,10 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 use serde::{Deserialize, Serialize};
 
 /// What is told of: links, neighbours, addresses and routes of both versions of IP (`RTMGRP_*`).
-const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
+const GROUPS: u32 = LINKS | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
+const LINKS: u32 = 0x1;
+/// Messages of news that are read at once; the next look reads the rest.
+const NEWS_MAX: usize = 10_000;
 /// Routes of whole networks may be many: the kernel tells them as fast as they are read.
 const RECEIVE_BYTES: usize = 1 << 20;
 
@@ -97,10 +100,22 @@ impl Kernel {
     /// # Errors
     /// What the system says.
     pub fn open() -> io::Result<Self> {
+        Self::open_for(GROUPS)
+    }
+
+    /// The same, with news of links alone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_for_links() -> io::Result<Self> {
+        Self::open_for(LINKS)
+    }
+
+    fn open_for(groups: u32) -> io::Result<Self> {
         let asked = Netlink::open()?;
         let flags = SocketFlags::CLOEXEC;
         let news = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        rustix::net::bind(&news, &SocketAddrNetlink::new(0, GROUPS))?;
+        rustix::net::bind(&news, &SocketAddrNetlink::new(0, groups))?;
         // More than the system allows is cut down to that.
         sockopt::set_socket_recv_buffer_size(&asked, RECEIVE_BYTES)?;
         Ok(Self { asked, news })
@@ -127,13 +142,14 @@ impl Kernel {
     pub fn has_news(&self) -> bool {
         let mut buffer = [0; 8192];
         let mut is_changed = false;
-        loop {
+        for _ in 0..NEWS_MAX {
             match rustix::net::recv(&self.news, &mut buffer[..], RecvFlags::DONTWAIT) {
                 Ok(_) | Err(Errno::NOBUFS) => is_changed = true,
                 Err(Errno::INTR) => {}
-                Err(_) => return is_changed,
+                Err(_) => break,
             }
         }
+        is_changed
     }
 
     /// All interfaces.

@@ -398,7 +398,8 @@ fn frames_that_find_the_ring_or_the_queue_full_are_counted() {
         while socket.receive(&mut burst).unwrap() > 0 {
             count += burst.iter().filter(|frame| frame.data().ends_with(marker)).count();
         }
-        // What is dropped is asked for now and then. The kernel sends frames of its own.
+        // The socket asks the kernel how many were dropped once in many receives. Meanwhile the
+        // kernel may send frames of its own.
         for _ in 0..300 {
             socket.receive(&mut burst).unwrap();
             count += burst.iter().filter(|frame| frame.data().ends_with(marker)).count();

@@ -408,8 +408,8 @@ impl<'a> Forwarding<'a> {
         self.restart_card()
     }
 
-    /// Links that are gone are no longer used, and those that are there again are. True: for that,
-    /// card and forwarder were started again.
+    /// Leaves out links that are gone, and takes back those that are there again. True: card and
+    /// forwarder were started again for that.
     fn look_at_links(&mut self) -> Result<bool> {
         let now = Instant::now();
         let Some(links) = self.watch.look(now) else { return Ok(false) };

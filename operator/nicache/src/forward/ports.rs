@@ -317,7 +317,7 @@ impl Port {
     }
 }
 
-/// Whether a socket could not be opened because there is no such interface, or no longer.
+/// Whether a socket could not be opened because its interface is gone.
 fn is_gone(error: &PacketError) -> bool {
     match error {
         PacketError::NoInterface(_) | PacketError::Gone(_) => true,

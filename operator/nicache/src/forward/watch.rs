@@ -3,18 +3,11 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nicache_router::kernel::{Kernel, Link};
-use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-/// What is told of: links (`RTMGRP_LINK`).
-const GROUPS: u32 = 1;
-/// Messages that are read at once; the next look reads the rest.
-const NEWS_MAX: usize = 1000;
 /// Between two looks at least: messages of the kernel rarely come alone.
 const GATHER: Duration = Duration::from_millis(20);
 /// Between two looks while a link is gone: its addresses may still come.
@@ -24,7 +17,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Watch {
     kernel: Kernel,
-    news: OwnedFd,
     /// When the next look is due.
     due: Option<Instant>,
 }
@@ -35,10 +27,7 @@ impl Watch {
     /// # Errors
     /// What the system says.
     pub(super) fn open() -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC;
-        let news = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-        rustix::net::bind(&news, &SocketAddrNetlink::new(0, GROUPS))?;
-        Ok(Self { kernel: Kernel::open()?, news, due: None })
+        Ok(Self { kernel: Kernel::open_for_links()?, due: None })
     }
 
     /// When to look again, if there is no news before.
@@ -48,7 +37,7 @@ impl Watch {
 
     /// The links, if it is time to look at them.
     pub(super) fn look(&mut self, now: Instant) -> Option<Vec<Link>> {
-        if self.has_news() {
+        if self.kernel.has_news() {
             let soon = now + GATHER;
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         }
@@ -77,24 +66,12 @@ impl Watch {
     pub(super) fn look_now(&mut self, now: Instant) {
         self.due = Some(now);
     }
-
-    fn has_news(&self) -> bool {
-        let (mut buffer, mut has) = ([0; 8192], false);
-        for _ in 0..NEWS_MAX {
-            match rustix::net::recv(&self.news, &mut buffer[..], RecvFlags::DONTWAIT) {
-                Ok(_) | Err(Errno::NOBUFS) => has = true,
-                Err(Errno::INTR) => {}
-                Err(_) => break,
-            }
-        }
-        has
-    }
 }
 
 impl AsFd for Watch {
     /// Readable when there is news.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.news.as_fd()
+        self.kernel.news()
     }
 }
 

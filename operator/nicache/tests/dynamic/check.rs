@@ -23,18 +23,7 @@ const TRIES_MIN: usize = 5;
 /// Does something hold in one of many tries? Any of them may be spoiled: other tests' databases and
 /// mounts void pages everywhere on the machine, and a busy machine is late at times.
 pub(crate) fn eventually(mut holds: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    let mut tries = 0;
-    loop {
-        if holds() {
-            return true;
-        }
-        tries += 1;
-        if tries >= TRIES_MIN && begun.elapsed() > PATIENCE {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    (0..TRIES_MIN).any(|_| holds()) || common::holds_within(PATIENCE, holds)
 }
 
 /// Runs cases one after the other, and fails at the end if any of them did.
