@@ -341,7 +341,7 @@ fn a_connection_stays_when_it_has_moved_half_a_turn_since_something_was_told() {
     let mut numbers = layout::read_numbers(&value).unwrap();
     for side in &mut numbers {
         for number in [&mut side.end, &mut side.max_end, &mut side.acked] {
-            *number = *number + ((1 << 31) - 100);
+            *number += (1 << 31) - 100;
         }
     }
     let telling = u32::from_ne_bytes(value[NUMBERS_BYTES - 4..].try_into().unwrap());

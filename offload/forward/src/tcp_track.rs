@@ -489,9 +489,9 @@ mod tests {
         let mut track = established();
         let mut numbers = track.numbers().unwrap();
         for step in [1, 1 << 30, 3 << 30, 1 << 31, 1000] {
-            numbers[0].end = numbers[0].end + step;
-            numbers[0].max_end = numbers[0].max_end + step;
-            numbers[1].acked = numbers[1].acked + step;
+            numbers[0].end += step;
+            numbers[0].max_end += step;
+            numbers[1].acked += step;
             track.catch_up(numbers, step >= 1 << 30);
             assert_eq!(track.numbers(), Some(numbers), "{step}");
         }

@@ -144,10 +144,10 @@ mod tests {
         for (name, address) in
             [("in", "10.1.0.1/24"), ("out", "192.0.2.1/24"), ("tun", "10.66.0.1/24")]
         {
-            namespace.ip(&format!("link add {name} type veth peer name {name}-end"));
-            namespace.ip(&format!("link set {name} addrgenmode none up"));
-            namespace.ip(&format!("link set {name}-end addrgenmode none up"));
-            namespace.ip(&format!("address add {address} dev {name}"));
+            namespace.ip(format!("link add {name} type veth peer name {name}-end"));
+            namespace.ip(format!("link set {name} addrgenmode none up"));
+            namespace.ip(format!("link set {name}-end addrgenmode none up"));
+            namespace.ip(format!("address add {address} dev {name}"));
         }
         namespace.ip("route add default via 192.0.2.254");
         let (kernel, links) = namespace.run(|| {
