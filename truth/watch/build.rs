@@ -10,10 +10,10 @@ fn main() {
         target == "x86_64",
         "the witnesses know the system calls and registers of x86-64 only, not {target}"
     );
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     nicache_ebpf_build::compile("witness", "witness", &["-D__TARGET_ARCH_x86"]);
-    compile_preload(&root.join("preload"), &out.join("libnicache-preload.so"));
+    compile_preload(&folder.join("preload"), &out.join("libnicache-preload.so"));
 }
 
 fn compile_preload(preload: &Path, library: &Path) {

@@ -2,7 +2,7 @@
 
 /// A class of bytes. Per-frame metadata (the virtio-net header) is overhead here; ARP, ICMP, UDP,
 /// other ports and connections that are not tracked are [`Other`](BusClass::Other).
-pub use nicache_bus::BusClass;
+pub use nicache_crossing::BusClass;
 
 /// Bytes of per-frame metadata: `struct virtio_net_hdr_v1`.
 pub const FRAME_OVERHEAD_BYTES: u64 = 12;

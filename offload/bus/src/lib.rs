@@ -12,7 +12,7 @@
 //!   done        ◀── ring of completions ◀──  size of the cache, errors
 //!   free        ──▶ ring of buffers     ──▶  where received frames may go
 //!   received    ◀── ring of buffers     ◀──  where one is, and how long
-//!   window      ═══ copied by the card, counted by class (class.rs), maybe slowed down (model.rs) ═══
+//!   window      ═══ copied by the card, counted by class (base/crossing), maybe slowed down (model.rs) ═══
 //! ```
 //!
 //! Both sides check whatever they read of the other: an index, an address or a command that cannot
@@ -27,7 +27,6 @@
 #![deny(clippy::disallowed_methods)]
 
 pub mod attachment;
-pub mod class;
 pub mod descriptor;
 pub mod doorbell;
 pub mod model;
@@ -37,13 +36,13 @@ pub mod ring;
 pub mod window;
 
 pub use attachment::{Attachment, CardSide, Counted, HostSide};
-pub use class::{BusClass, BusCounters};
 pub use descriptor::{
     CachePlace, Command, Completion, DescriptorError, Flags, Post, Received, ReceivedChecksum,
     ReceivedGso, Segmentation,
 };
 pub use doorbell::Doorbell;
 pub use model::{BusModel, Meter};
+pub use nicache_crossing::{BusClass, BusCounters};
 pub use presence::{Peer, Presence};
 pub use ring::{Consumer, Producer, PushError, RingError, RingMemory};
 pub use window::{Window, WindowError};

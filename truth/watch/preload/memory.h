@@ -10,7 +10,7 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
-#include "../ebpf/shared.h"
+#include "../../../ebpf/shared.h"
 
 #pragma GCC visibility push(hidden)
 

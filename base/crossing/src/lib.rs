@@ -1,4 +1,7 @@
-//! What crosses the bus, each byte in one class (Kim et al. 2002, Figure 4; invariant I9).
+//! What crosses the bus between a card and its host, each byte in one class (Kim et al. 2002,
+//! Figure 4; invariant I9).
+
+#![forbid(unsafe_code)]
 
 use std::fmt;
 
@@ -13,8 +16,7 @@ pub enum BusClass {
     /// Heads of HTTP messages.
     ApplicationHeaders = 2,
     /// What says what to do with the rest: descriptors and completions, metadata of frames. What a
-    /// modelled bus loses for each burst is told apart from it ([`crate::Meter`]), because it is
-    /// time, not bytes.
+    /// modelled bus loses for each burst is time, not bytes, so it is told apart from it.
     Overhead = 3,
     /// What is none of the above, or not told apart, such as whole frames that a host receives.
     Other = 4,
