@@ -8,7 +8,6 @@
 use std::hint::black_box;
 
 use nicache_memory::checksum::sum_directly;
-use rustix::time::{ClockId, clock_gettime};
 
 use nicache_memory::{BodyId, CardMemory, HugePages, SLOT_BYTES};
 
@@ -140,6 +139,5 @@ fn time(
 }
 
 fn cpu_ns() -> f64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+    nicache_clock::thread_cpu_ns() as f64
 }

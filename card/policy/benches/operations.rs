@@ -5,8 +5,6 @@
 
 use std::hint::black_box;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use nicache_policy::{
     Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity,
     PopularityConfig, Random, Removal, S3Fifo, Sieve, TwoQ, WTinyLfu,
@@ -92,8 +90,7 @@ fn per_operation(mut operation: impl FnMut(u64)) -> f64 {
 }
 
 fn cpu_ns() -> f64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+    nicache_clock::thread_cpu_ns() as f64
 }
 
 fn mix(at: u64) -> u64 {

@@ -220,7 +220,6 @@ pub fn wait(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Wak
 mod tests {
     use super::*;
     use rustix::pipe::pipe;
-    use rustix::time::{ClockId, clock_gettime};
     use std::os::fd::AsFd;
     use std::time::Instant;
 
@@ -323,10 +322,7 @@ mod tests {
     #[test]
     fn sleeping_takes_no_processor_time() {
         let (reader, writer) = pipe().unwrap();
-        let cpu = || {
-            let time = clock_gettime(ClockId::ThreadCPUTime);
-            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-        };
+        let cpu = || Duration::from_nanos(nicache_clock::thread_cpu_ns());
         let (start, start_cpu) = (Instant::now(), cpu());
         assert_eq!(
             wait(&[reader.as_fd()], Some(Duration::from_millis(100))).unwrap(),

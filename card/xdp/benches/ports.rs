@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
+use nicache_clock::thread_cpu_ns;
 use nicache_port::*;
 use nicache_xdp::*;
-use rustix::time::{ClockId, clock_gettime};
 
 const RUN: Duration = Duration::from_millis(150);
 const RUNS: usize = 7;
@@ -32,12 +32,6 @@ const RUNS: usize = 7;
 const BATCH: usize = 32;
 /// Bytes that a forwarding pair carries in a run.
 const TRANSFER: usize = 128 << 20;
-
-/// Processor time of this thread.
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 /// Prints the median of runs that each tell frames, bytes, and processor time.
 fn row(name: &str, mut run: impl FnMut() -> (u64, u64, u64)) {
@@ -85,12 +79,12 @@ fn send_rows(name: &str, port: &mut impl Port, lens: &[usize], mut drain: impl F
         row(&format!("{name}, send"), || {
             let (start, mut frames, mut ns) = (Instant::now(), 0, 0);
             while start.elapsed() < RUN {
-                let began = cpu_ns();
+                let began = thread_cpu_ns();
                 for _ in 0..BATCH {
                     frames += u64::from(send_with_fallback(port, &parts, offload).is_ok());
                 }
                 port.flush().unwrap();
-                ns += cpu_ns() - began;
+                ns += thread_cpu_ns() - began;
                 drain();
             }
             (frames, frames * frame.len() as u64, ns)
@@ -109,22 +103,22 @@ fn receive_rows(name: &str, from: &mut impl Port, port: &mut impl Port, lens: &[
                     let _ = from.send(&[IoSlice::new(&frame)], offload);
                 }
                 from.flush().unwrap();
-                let began = cpu_ns();
+                let began = thread_cpu_ns();
                 while port.receive(&mut burst).unwrap() > 0 {
                     frames += burst.len() as u64;
                     bytes += burst.iter().map(|frame| frame.len() as u64).sum::<u64>();
                 }
-                ns += cpu_ns() - began;
+                ns += thread_cpu_ns() - began;
             }
             (frames, bytes, ns)
         });
     }
     row(&format!("{name}, receive when empty"), || {
-        let began = cpu_ns();
+        let began = thread_cpu_ns();
         for _ in 0..20_000 {
             port.receive(&mut burst).unwrap();
         }
-        (20_000, 0, cpu_ns() - began)
+        (20_000, 0, thread_cpu_ns() - began)
     });
 }
 
@@ -141,7 +135,7 @@ impl<P: Port> Port for Timed<P> {
     fn receive(&mut self, burst: &mut Burst) -> std::io::Result<usize> {
         let found = self.inner.receive(burst)?;
         if found > 0 {
-            self.ns.store(cpu_ns(), Ordering::Relaxed);
+            self.ns.store(thread_cpu_ns(), Ordering::Relaxed);
         }
         Ok(found)
     }

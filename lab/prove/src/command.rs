@@ -13,8 +13,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::time::Timespec;
 
-use crate::clock::now_ns;
 use crate::editor::{EditError, Editor};
+use nicache_clock::monotonic_ns;
 
 /// Bytes of standard error that an error message repeats.
 const SAID_BYTES_MAX: usize = 300;
@@ -120,9 +120,9 @@ fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> 
         .and_then(Pid::from_raw)
         .ok_or(io::ErrorKind::InvalidInput)?;
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
-    let deadline_ns = now_ns().saturating_add(timeout.as_nanos() as u64);
+    let deadline_ns = monotonic_ns().saturating_add(timeout.as_nanos() as u64);
     loop {
-        let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+        let left = Duration::from_nanos(deadline_ns.saturating_sub(monotonic_ns()));
         if left.is_zero() {
             return child.try_wait();
         }
@@ -177,9 +177,9 @@ mod tests {
         let state =
             || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
         let is_gone = || state().is_empty() || state().contains(") Z");
-        let deadline = now_ns() + 10_000_000_000;
+        let deadline = monotonic_ns() + 10_000_000_000;
         while !is_gone() {
-            assert!(now_ns() < deadline, "{}", state());
+            assert!(monotonic_ns() < deadline, "{}", state());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock::now_ns;
 use crate::log::Log;
 use crate::report::SubjectReport;
 use crate::schedule::Schedule;
+use nicache_clock::monotonic_ns;
 
 /// Why an edit failed.
 pub type EditError = Box<dyn std::error::Error + Send + Sync>;
@@ -85,7 +85,7 @@ impl Changer<'_> {
         stop: &AtomicBool,
     ) -> SubjectReport {
         let least_gap_ns = least_gap.as_nanos() as u64;
-        let mut due_ns = now_ns();
+        let mut due_ns = monotonic_ns();
         let mut last = Ok(());
         'run: loop {
             let Some(gap) = schedule.next_gap() else {
@@ -95,12 +95,12 @@ impl Changer<'_> {
                 break;
             };
             // An editor that is slower than its schedule does not catch up.
-            due_ns = (due_ns + gap.as_nanos() as u64).max(now_ns() + least_gap_ns);
+            due_ns = (due_ns + gap.as_nanos() as u64).max(monotonic_ns() + least_gap_ns);
             loop {
                 if stop.load(Ordering::Relaxed) {
                     break 'run;
                 }
-                let left = Duration::from_nanos(due_ns.saturating_sub(now_ns()));
+                let left = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
                 if left.is_zero() {
                     break;
                 }

@@ -20,7 +20,6 @@
 #![forbid(unsafe_code)]
 
 mod check;
-mod clock;
 mod command;
 mod connection;
 mod editor;

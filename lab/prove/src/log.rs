@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::clock::now_ns;
 use crate::history::History;
+use nicache_clock::monotonic_ns;
 
 /// The history, written by one editor.
 #[derive(Debug)]
@@ -26,13 +26,13 @@ impl Log {
     /// An edit begins. To be called before anything is changed.
     pub(crate) fn begin(&self, version: u64) {
         let mut history = self.change();
-        history.begin(version, now_ns());
+        history.begin(version, monotonic_ns());
     }
 
     /// The last edit is over.
     pub(crate) fn end(&self, succeeded: bool) {
         let mut history = self.change();
-        history.end(now_ns(), succeeded);
+        history.end(monotonic_ns(), succeeded);
     }
 
     fn change(&self) -> MutexGuard<'_, History> {
@@ -92,7 +92,7 @@ mod tests {
                     let mut copy = log.copy();
                     let mut newest = 0;
                     while newest < edits {
-                        let sent_ns = now_ns();
+                        let sent_ns = monotonic_ns();
                         let known = copy.refreshed(&log).possible(sent_ns, sent_ns);
                         assert!(known.oldest >= newest, "{known:?} after {newest}");
                         // The log itself says no more than the copy did about the time before
@@ -102,7 +102,7 @@ mod tests {
                         newest = known.oldest;
                     }
                     assert_eq!(
-                        copy.refreshed(&log).judge(edits, now_ns(), now_ns()),
+                        copy.refreshed(&log).judge(edits, monotonic_ns(), monotonic_ns()),
                         Verdict::Current
                     );
                 });

@@ -10,7 +10,6 @@ use std::time::Duration;
 use memchr::memmem::{self, Finder};
 
 use crate::check::{PageRule, Route, Rules, SubjectRule};
-use crate::clock::now_ns;
 use crate::editor::{Changer, EditCount};
 use crate::floor::Floor;
 use crate::history::History;
@@ -22,6 +21,7 @@ use crate::report::{PageReport, Report, SubjectReport, Tally};
 use crate::schedule::Schedule;
 use crate::sighting::Sightings;
 use crate::warm_up::{Fetched, fetch};
+use nicache_clock::monotonic_ns;
 
 /// How often the end of the run is looked for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -213,7 +213,7 @@ fn run(
     let start_ns = shared.start_ns;
     let mut told_ns = start_ns;
     let mut tell = |phase: &'static str| {
-        let now = now_ns();
+        let now = monotonic_ns();
         if now - told_ns >= PROGRESS_NS {
             told_ns = now;
             progress(&Progress {
@@ -253,14 +253,14 @@ fn run(
         }
         let edited: Vec<SubjectReport> = changers.into_iter().map(joined).collect();
         std::thread::sleep(AFTER_EDITS);
-        let seconds = (now_ns() - start_ns) as f64 / 1e9;
+        let seconds = (monotonic_ns() - start_ns) as f64 / 1e9;
         shared.set_phase(Phase::Rest);
         while shared.resting.load(Ordering::SeqCst) < threads && !any_finished(&readers) {
             std::thread::sleep(LOOK);
             tell("the last replies");
         }
-        let rest_until_ns = now_ns() + rest(plan, rules).as_nanos() as u64;
-        while now_ns() < rest_until_ns {
+        let rest_until_ns = monotonic_ns() + rest(plan, rules).as_nanos() as u64;
+        while monotonic_ns() < rest_until_ns {
             std::thread::sleep(LOOK);
             tell("a rest before the last look");
         }
@@ -293,7 +293,7 @@ fn is_enough(plan: &Plan, shared: &Shared<'_>, count: &EditCount) -> bool {
         return true;
     }
     match plan.duration {
-        Some(duration) => now_ns() - shared.start_ns >= duration.as_nanos() as u64,
+        Some(duration) => monotonic_ns() - shared.start_ns >= duration.as_nanos() as u64,
         None => {
             shared.replies() >= plan.replies
                 && count.succeeded.load(Ordering::Relaxed) >= plan.edits
@@ -317,14 +317,14 @@ struct Stall {
 
 impl Stall {
     fn new(timeout: Duration) -> Self {
-        Self { limit_ns: 2 * timeout.as_nanos() as u64, replies: 0, since_ns: now_ns() }
+        Self { limit_ns: 2 * timeout.as_nanos() as u64, replies: 0, since_ns: monotonic_ns() }
     }
 
     fn has_lasted(&mut self, replies: u64) -> bool {
         if replies != self.replies {
-            (self.replies, self.since_ns) = (replies, now_ns());
+            (self.replies, self.since_ns) = (replies, monotonic_ns());
         }
-        now_ns() - self.since_ns > self.limit_ns
+        monotonic_ns() - self.since_ns > self.limit_ns
     }
 }
 
@@ -412,7 +412,7 @@ fn page_rules(
     // Whoever is behind may show for a while what was there before there were markers.
     let patience = plan.quiet
         + Duration::from_nanos(subjects.iter().map(|subject| subject.lag_ns).max().unwrap_or(0));
-    let until_ns = now_ns() + patience.as_nanos() as u64;
+    let until_ns = monotonic_ns() + patience.as_nanos() as u64;
     let mut rules = Vec::new();
     let mut after = Vec::new();
     for (page, request) in plan.pages.iter().zip(requests) {
@@ -423,7 +423,7 @@ fn page_rules(
                     after.push(fetched.body);
                     break shows;
                 }
-                Err(error) if now_ns() > until_ns => return Err(error),
+                Err(error) if monotonic_ns() > until_ns => return Err(error),
                 Err(_) => std::thread::sleep(TRY_AGAIN),
             }
         };

@@ -13,12 +13,12 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use crate::check::{Breach, Checker, Finding, Reply, Route, Rules};
-use crate::clock::{now_ns, unix_offset_ns};
 use crate::connection::{Asked, Connection, Received};
 use crate::excerpt::{beginning, excerpt, whole};
 use crate::page::Chooser;
 use crate::plan::Direct;
 use crate::report::{DESCRIBED_MAX, EditTimes, HeldBack, Tally, Violation};
+use nicache_clock::{monotonic_ns, unix_ns};
 
 /// How often deadlines and the phase are looked at.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -91,7 +91,7 @@ impl<'a> Shared<'a> {
             chooser,
             pipeline: pipeline.max(1),
             timeout,
-            start_ns: now_ns(),
+            start_ns: monotonic_ns(),
             live: (0..threads).map(|_| Live::default()).collect(),
             phase: AtomicU8::new(Phase::Load.number()),
             resting: AtomicUsize::new(0),
@@ -272,7 +272,7 @@ impl<'a> Reader<'a> {
             },
             random,
             phase: Phase::Load,
-            phase_ns: now_ns(),
+            phase_ns: monotonic_ns(),
         })
     }
 
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
         let mut next_tick_ns = 0;
         let mut is_resting = false;
         loop {
-            let now = now_ns();
+            let now = monotonic_ns();
             let phase = self.shared.phase();
             if phase != self.phase {
                 (self.phase, self.phase_ns, next_tick_ns) = (phase, now, 0);
@@ -414,7 +414,7 @@ impl<'a> Reader<'a> {
         else {
             return;
         };
-        let sent_ns = now_ns();
+        let sent_ns = monotonic_ns();
         match self.phase {
             Phase::Load => {
                 for _ in 0..self.shared.pipeline {
@@ -442,7 +442,7 @@ impl<'a> Reader<'a> {
             Err(error) => Err(error),
         };
         if is_ok.is_err() {
-            self.close(index, now_ns());
+            self.close(index, monotonic_ns());
         }
     }
 
@@ -465,7 +465,7 @@ impl<'a> Reader<'a> {
                 let slot = &mut self.slots[index];
                 slot.failure = Some(error);
                 slot.connection = None;
-                slot.retry_ns = now_ns() + RETRY_NS;
+                slot.retry_ns = monotonic_ns() + RETRY_NS;
                 return;
             }
             self.judge.tally.connections += 1;
@@ -474,7 +474,7 @@ impl<'a> Reader<'a> {
         }
         if flags.contains(EventFlags::OUT) {
             if self.watch(index, EventFlags::IN).is_err() {
-                self.close(index, now_ns());
+                self.close(index, monotonic_ns());
                 return;
             }
             self.write(index);
@@ -488,7 +488,7 @@ impl<'a> Reader<'a> {
         let slot = &mut self.slots[index];
         let Some(connection) = &mut slot.connection else { return };
         let received = connection.read();
-        let ended_ns = now_ns();
+        let ended_ns = monotonic_ns();
         let goes_on = match received {
             Ok(Received::Nothing) => true,
             Ok(Received::Bytes) => self.judge.take_replies(slot, ended_ns),
@@ -614,7 +614,11 @@ impl Judge<'_> {
             body,
             sent_ns: asked.sent_ns,
             ended_ns,
-            unix_offset_ns: if self.has_clock[asked.page] { unix_offset_ns() } else { 0 },
+            unix_offset_ns: if self.has_clock[asked.page] {
+                unix_ns().saturating_sub(monotonic_ns())
+            } else {
+                0
+            },
             last: asked.last,
         };
         let findings = self.checker.check(&reply);

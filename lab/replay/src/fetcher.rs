@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::client::{Asker, Connection, Reply, write_request};
-use crate::clock::now_ns;
 use crate::content::{Body, inspect};
 use crate::oracle::{Judgement, Observation, judge};
 use crate::report::Report;
 use crate::shared::Shared;
+use nicache_clock::monotonic_ns;
 
 /// A reply is judged this long after its end, so the writer has surely noted the returns
 /// before it.
@@ -91,7 +91,7 @@ impl<'a> Fetcher<'a> {
                 number,
             );
         }
-        let sent_ns = now_ns();
+        let sent_ns = monotonic_ns();
         self.report.requests += batch.len() as u64;
         if let Err(error) = connection.send(&self.text) {
             self.lose(&error, batch.len() as u64, None);
@@ -123,7 +123,7 @@ impl<'a> Fetcher<'a> {
     pub(crate) fn finish(mut self) -> Report {
         let newest = self.waiting.back().map_or(0, |waiting| waiting.ended_ns);
         let ready = newest + JUDGE_AFTER_NS;
-        std::thread::sleep(Duration::from_nanos(ready.saturating_sub(now_ns())));
+        std::thread::sleep(Duration::from_nanos(ready.saturating_sub(monotonic_ns())));
         self.judge_until(u64::MAX);
         self.report
     }
@@ -157,7 +157,7 @@ impl<'a> Fetcher<'a> {
     }
 
     fn note(&mut self, asked: &Asked, sent_ns: u64, reply: Reply, body: &[u8]) -> bool {
-        let ended_ns = now_ns();
+        let ended_ns = monotonic_ns();
         let seen = match reply.status {
             200 if asked.head => Observation::Length(reply.length),
             200 => Observation::Body {

@@ -19,7 +19,6 @@
 #![forbid(unsafe_code)]
 
 mod client;
-mod clock;
 mod content;
 mod fetcher;
 mod method;

@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::client::Connection;
-use crate::clock::now_ns;
 use crate::fetcher::Fetcher;
 use crate::report::Report;
 use crate::shared::{ReplayConfig, ReplayError, Shared};
 use crate::site::Site;
 use crate::trace::Trace;
 use crate::writer::Writer;
+use nicache_clock::monotonic_ns;
 
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ pub fn replay(
 ) -> Result<Report, ReplayError> {
     Connection::open(config.server).map_err(|error| ReplayError::Connect(config.server, error))?;
     let shared = &Shared::new(config, trace, site);
-    let seconds = || (now_ns() - shared.start_ns) as f64 / 1e9;
+    let seconds = || (monotonic_ns() - shared.start_ns) as f64 / 1e9;
     let mut report = Report::default();
     let mut failure = None;
     std::thread::scope(|scope| {
@@ -76,7 +76,7 @@ fn run_client(shared: &Shared<'_>) -> Report {
             batch.push((file, head, due_ns));
         }
         let Some(&(_, _, due_ns)) = batch.last() else { break };
-        let now = now_ns();
+        let now = monotonic_ns();
         if due_ns > now {
             std::thread::sleep(Duration::from_nanos(due_ns - now));
         }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use nicache_random::SplitMix64 as Random;
 
-use crate::clock::now_ns;
 use crate::oracle::History;
 use crate::site::Site;
 use crate::trace::Trace;
+use nicache_clock::monotonic_ns;
 
 /// How to replay.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl<'a> Shared<'a> {
             replies: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             stop: AtomicBool::new(false),
-            start_ns: now_ns(),
+            start_ns: monotonic_ns(),
         }
     }
 
@@ -111,7 +111,7 @@ impl<'a> Shared<'a> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let requests = &self.trace.requests;
         let is_past = match self.config.duration {
-            Some(duration) => now_ns() - self.start_ns >= duration.as_nanos() as u64,
+            Some(duration) => monotonic_ns() - self.start_ns >= duration.as_nanos() as u64,
             None => index >= requests.len() as u64,
         };
         if is_past || self.is_over() {

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, OFlags, RenameFlags};
 
-use crate::clock::now_ns;
 use crate::content::{LINE_BYTES, render};
 use crate::fetcher::Fetcher;
 use crate::method::Method;
@@ -22,6 +21,7 @@ use crate::oracle::State;
 use crate::report::Report;
 use crate::shared::{ReplayError, Shared, random_for};
 use crate::site::{make_directory, write_new};
+use nicache_clock::monotonic_ns;
 use nicache_random::SplitMix64 as Random;
 
 /// O_DIRECT wants buffers, offsets and lengths that are multiples of the logical block size.
@@ -394,12 +394,12 @@ impl<'a> Writer<'a> {
         in_place: bool,
         change: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let call_ns = now_ns();
+        let call_ns = monotonic_ns();
         for &(file, state) in states {
             self.shared.history(file).begin(call_ns, state, in_place);
         }
         change()?;
-        let return_ns = now_ns();
+        let return_ns = monotonic_ns();
         for &(file, _) in states {
             self.shared.history(file).end(return_ns);
         }

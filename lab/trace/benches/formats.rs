@@ -9,8 +9,6 @@ use std::hint::black_box;
 use std::io::Write as _;
 use std::path::Path;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use nicache_trace::{Format, KeyWriter, Reader, Record, TsvWriter, Verb, write_oracle_general};
 
 const BYTES_MIN: usize = 64 << 20;
@@ -225,6 +223,5 @@ fn oracle_general(requests: &Requests) -> Vec<u8> {
 }
 
 fn cpu_ns() -> f64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+    nicache_clock::thread_cpu_ns() as f64
 }

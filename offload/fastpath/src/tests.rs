@@ -50,8 +50,7 @@ struct World {
 }
 
 fn now() -> Time {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Time(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    Time(nicache_clock::monotonic_ns())
 }
 
 fn address(text: &str) -> IpAddr {

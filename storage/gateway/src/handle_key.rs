@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use nicache_initiator::TargetUrl;
 use nicache_nfs::HandleKey;
+use nicache_secret::random_bytes;
 use rustix::fs::FlockOperation;
-use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 const KEY_BYTES: usize = 32;
@@ -115,11 +115,7 @@ fn make(path: &Path) -> io::Result<()> {
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or_else(|| Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut secret = [0; KEY_BYTES];
-    let filled = getrandom(&mut secret, GetRandomFlags::empty())?;
-    if filled != KEY_BYTES {
-        return Err(io::Error::other("the kernel gave too few random bytes"));
-    }
+    let secret = random_bytes::<KEY_BYTES>()?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(&secret)?;
     file.as_file().sync_all()?;

@@ -103,9 +103,7 @@ impl IscsiLun {
             .map_err(|e| refused(format!("eventfd: {e}")))?;
         let shared =
             Arc::new(Shared { submitted: Mutex::default(), wake, sessions: AtomicU64::new(0) });
-        let mut random = [0; 10];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-            .map_err(|e| refused(format!("getrandom: {e}")))?;
+        let random = nicache_secret::random_bytes::<10>().map_err(|e| refused(e.to_string()))?;
         let [a, b, c, d, e, f, seed @ ..] = random;
         // A gateway that reserves is the same initiator port after a restart: its new session ends
         // the one of a process that was killed, with its commands, and LIO lets only the holder's

@@ -11,7 +11,7 @@
 //! Numbers are little-endian.
 
 use nicache_initiator::BLOCK_BYTES;
-use rustix::rand::{GetRandomFlags, getrandom};
+use nicache_secret::random_bytes;
 
 /// The length of a key. A part of a block that is shorter goes through the file system as it is.
 pub const KEY_BYTES: usize = 48;
@@ -48,12 +48,7 @@ pub struct Keyring {
 impl Keyring {
     /// New secrets from the kernel.
     pub fn random() -> std::io::Result<Self> {
-        let mut secrets = [0; TAG_BYTES + 32];
-        let got = getrandom(&mut secrets[..], GetRandomFlags::empty())?;
-        if got != secrets.len() {
-            return Err(std::io::Error::other("the kernel gave fewer random bytes than asked for"));
-        }
-        Ok(Self::from_secrets(&secrets))
+        Ok(Self::from_secrets(&random_bytes()?))
     }
 
     /// Makes keys from given secrets, for tests.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nicache_http::KeyConfig;
 use nicache_nfs::{Identity, Impersonation};
 use nicache_payload::Payload;
-use rustix::rand::{GetRandomFlags, getrandom};
+use nicache_secret::random_bytes;
 use thiserror::Error;
 
 use crate::connection::{self, IDLE};
@@ -81,9 +81,7 @@ impl WebServer {
         let listen = |error| WebError::Listen { address: config.listen, error };
         let listener = TcpListener::bind(config.listen).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let mut secret = [0; 16];
-        getrandom(&mut secret, GetRandomFlags::empty())
-            .map_err(|error| WebError::Start(error.into()))?;
+        let secret = random_bytes().map_err(WebError::Start)?;
         let shared = Arc::new(Shared {
             site: Site::new(config.root),
             payload: config.payload,

@@ -6,6 +6,7 @@
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use nicache_secret::random_bytes;
 
 use crate::key::Key;
 use crate::message::Malformed;
@@ -29,13 +30,11 @@ impl Envelope {
 
     /// A message from or for a card host. `None`: there are no random numbers.
     pub(crate) fn seal(&self, card: CardId, message: &[u8]) -> Option<Vec<u8>> {
-        let mut nonce = [0; NONCE_BYTES];
-        let len =
-            rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty()).ok()?;
+        let nonce = random_bytes::<NONCE_BYTES>().ok()?;
         let plain = [&card.to_le_bytes(), message].concat();
         let payload = Payload { msg: &plain, aad: &self.way };
         let sealed = self.cipher.encrypt(XNonce::from_slice(&nonce), payload).ok()?;
-        (len == NONCE_BYTES).then(|| [&nonce, &*sealed].concat())
+        Some([&nonce, &*sealed].concat())
     }
 
     /// The card host and the message.

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::channel;
-use crate::hub::now_ns;
 use crate::key::Key;
 use crate::message::{Event, ToCard, ToRelay};
 use crate::subscriber::{Subscriber, Taken};
+use nicache_clock::monotonic_ns;
 
 /// How long to wait for bytes before looking whether something is to be sent.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -68,7 +68,7 @@ fn follow_once(
     let (mut sender, mut receiver) = channel::initiate(stream, key)?;
     sender.set_timeout(SEND)?;
     receiver.set_timeout(PAUSE)?;
-    sender.push(&subscriber.greet(now_ns()).encode())?;
+    sender.push(&subscriber.greet(monotonic_ns()).encode())?;
     sender.flush()?;
     let mut structure = Structure::default();
     loop {
@@ -85,7 +85,7 @@ fn follow_once(
         }
         result?;
         if let Some(renewal) =
-            subscriber.handle_time(now_ns(), follower.is_plain()).map_err(io::Error::other)?
+            subscriber.handle_time(monotonic_ns(), follower.is_plain()).map_err(io::Error::other)?
         {
             sender.push(&renewal.encode())?;
         }
@@ -106,7 +106,7 @@ pub(crate) fn take(
     structure: &mut Structure,
     ack: &mut Option<ToRelay>,
 ) -> io::Result<()> {
-    match subscriber.handle(message, now_ns()).map_err(io::Error::other)? {
+    match subscriber.handle(message, monotonic_ns()).map_err(io::Error::other)? {
         Taken::Nothing => {}
         Taken::Begins { resumed, busy } => {
             tracing::info!(resumed, "the relay is followed");

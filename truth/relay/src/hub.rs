@@ -1,5 +1,6 @@
 //! The publisher, shared by the threads of a relay.
 
+use nicache_clock::monotonic_ns;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,12 +25,6 @@ pub struct Hub {
     to_send: Condvar,
 }
 
-/// CLOCK_MONOTONIC in nanoseconds.
-pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 impl Hub {
     /// Shares a publisher.
     pub fn new(publisher: Publisher) -> Self {
@@ -46,7 +41,7 @@ impl Hub {
 
     /// Publishes what happened on a connection.
     pub fn publish(&self, connection: u64, step: Step) -> u64 {
-        let number = self.lock().publish(Event { connection, step }, now_ns());
+        let number = self.lock().publish(Event { connection, step }, monotonic_ns());
         self.to_send.notify_all();
         number
     }
@@ -61,7 +56,7 @@ impl Hub {
     pub fn wait(&self, number: u64) {
         let mut publisher = self.lock();
         loop {
-            let now = now_ns();
+            let now = monotonic_ns();
             if publisher.released(now) >= number {
                 return;
             }
@@ -77,12 +72,12 @@ impl Hub {
 
     /// Do all card hosts know that no SELECT changes anything? See [`Publisher::is_plain`].
     pub fn is_plain(&self) -> bool {
-        self.lock().is_plain(now_ns())
+        self.lock().is_plain(monotonic_ns())
     }
 
     /// A way to a card host is there; see [`Publisher::connect`].
     pub fn connect(&self, id: CardId, on_bus: bool) -> Option<Session> {
-        self.lock().connect(id, on_bus, now_ns())
+        self.lock().connect(id, on_bus, monotonic_ns())
     }
 
     /// Waits for what goes over a bus: answers for card hosts there, and events from number
@@ -125,7 +120,7 @@ impl Hub {
 
     /// Takes a card host's message.
     pub fn handle(&self, session: Session, message: &ToRelay) {
-        self.lock().handle(session, message, now_ns());
+        self.lock().handle(session, message, monotonic_ns());
         self.gone_through.notify_all();
         self.to_send.notify_all();
     }
@@ -169,12 +164,12 @@ impl Hub {
 
     /// Has the card host a running lease?
     pub fn is_waited_for(&self, id: CardId) -> bool {
-        self.lock().is_waited_for(id, now_ns())
+        self.lock().is_waited_for(id, monotonic_ns())
     }
 
     /// What happened so far, and the number of card hosts that are waited for.
     pub fn counters(&self) -> (PublisherCounters, usize) {
         let publisher = self.lock();
-        (publisher.counters(), publisher.leases(now_ns()))
+        (publisher.counters(), publisher.leases(monotonic_ns()))
     }
 }

@@ -32,7 +32,7 @@ mod validity;
 pub use cards::{Door, DoorCounters};
 pub use channel::{Receiver, Sender, initiate, respond};
 pub use follow::{Follower, follow};
-pub use hub::{Hub, now_ns};
+pub use hub::Hub;
 pub use key::Key;
 pub use message::{
     CONNECTIONS_MAX, EVENT_BYTES_MAX, Event, MESSAGE_BYTES_MAX, Malformed, REPLY_BYTES,

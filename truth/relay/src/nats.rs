@@ -19,12 +19,13 @@ use futures_util::StreamExt;
 
 use crate::envelope::Envelope;
 use crate::follow::{Follower, Structure, take};
-use crate::hub::{EVERYBODY, Hub, now_ns};
+use crate::hub::{EVERYBODY, Hub};
 use crate::key::Key;
 use crate::message::{ToCard, ToRelay};
 use crate::publisher::{CardId, Session};
 use crate::structure::Structures;
 use crate::subscriber::Subscriber;
+use nicache_clock::monotonic_ns;
 
 /// How long to wait for a message before looking whether something is to be sent.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -282,7 +283,7 @@ async fn follow_once(
             .ok_or_else(|| io::Error::other("no random numbers"))?;
         client.publish(bus.said_by_cards(), sealed.into()).await.map_err(io::Error::other)
     };
-    send(subscriber.greet(now_ns())).await?;
+    send(subscriber.greet(monotonic_ns())).await?;
     let mut structure = Structure::default();
     let mut look = tokio::time::interval(PAUSE);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -304,7 +305,7 @@ async fn follow_once(
                 }
             }
             _ = look.tick() => {
-                if let Some(renewal) = subscriber.handle_time(now_ns(), follower.is_plain())
+                if let Some(renewal) = subscriber.handle_time(monotonic_ns(), follower.is_plain())
                     .map_err(io::Error::other)? {
                     send(renewal).await?;
                 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nicache_relay::{
     Door, DoorCounters, Hub, Key, MESSAGE_BYTES_MAX, Publisher, Receiver, Sender, Step, Structures,
-    ToCard, ToRelay, initiate, now_ns,
+    ToCard, ToRelay, initiate,
 };
 use nicache_sql::Dialect;
 
@@ -34,7 +34,11 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         // As if it had been running for long.
-        let hub = Arc::new(Hub::new(Publisher::new(1, LEASE_NS, now_ns() - 2 * LEASE_NS)));
+        let hub = Arc::new(Hub::new(Publisher::new(
+            1,
+            LEASE_NS,
+            nicache_clock::monotonic_ns() - 2 * LEASE_NS,
+        )));
         let counters = Arc::new(DoorCounters::default());
         let structures = Arc::new(Structures::new(Dialect::MySql, vec!["false".into()]));
         let door = Door {

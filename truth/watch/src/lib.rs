@@ -29,7 +29,6 @@
 #![deny(clippy::disallowed_methods)]
 
 mod attribution;
-mod clock;
 mod databases;
 #[cfg(test)]
 #[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
@@ -43,7 +42,6 @@ mod verdicts;
 mod witnesses;
 
 pub use attribution::requests::{Attribution, Others};
-pub use clock::now_ns;
 pub use databases::database::{Database, Place};
 pub use databases::processes::DatabaseProcesses;
 pub use databases::sql::{Session, Texts};

@@ -16,7 +16,7 @@ use std::time::Duration;
 use common::{directory_on_ext4, slot};
 use nicache_coherence::{FillRequest, RefusalReason, RevisionTable, Stamp, Verdict};
 use nicache_namespaces::{enter, enter_private, of_this_thread};
-use nicache_watch::{KernelWatcher, Registrar, now_ns};
+use nicache_watch::{KernelWatcher, Registrar};
 use tempfile::TempDir;
 
 /// The web server's port: what is sent there is said to its clients.
@@ -122,7 +122,8 @@ impl Nginx {
     }
 
     fn forward_by(&self, mut stream: TcpStream, path: &Path) -> Request {
-        let (stamp, lost, forwarded_ns) = (self.table.advance_clock(), self.table.lost(), now_ns());
+        let (stamp, lost, forwarded_ns) =
+            (self.table.advance_clock(), self.table.lost(), nicache_clock::monotonic_ns());
         let name = path.file_name().unwrap().to_str().unwrap();
         write!(stream, "GET /{name} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").unwrap();
         Request { stream, stamp, forwarded_ns, lost, path: path.to_owned() }
@@ -131,7 +132,7 @@ impl Nginx {
     fn finish(&mut self, mut request: Request) -> (Vec<u8>, Verdict) {
         let mut reply = Vec::new();
         request.stream.read_to_end(&mut reply).unwrap();
-        let finished_ns = now_ns();
+        let finished_ns = nicache_clock::monotonic_ns();
         let head = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
         assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&reply[..head]));
         let body = reply.split_off(head);

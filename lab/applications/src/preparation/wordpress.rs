@@ -184,9 +184,7 @@ fn expect(reply: &Reply, status: u16) -> Result<()> {
 /// The secrets of cookies and forms.
 fn keys() -> Result<String> {
     let random = || -> Result<String> {
-        let mut bytes = [0u8; 32];
-        std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
-        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(nicache_secret::random_bytes::<32>()?.iter().map(|byte| format!("{byte:02x}")).collect())
     };
     let names = ["AUTH", "SECURE_AUTH", "LOGGED_IN", "NONCE"];
     let mut text = String::new();

@@ -7,8 +7,8 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use nicache_clock::monotonic_ns;
 use nicache_random::SplitMix64;
-use nicache_watch::now_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -136,7 +136,7 @@ pub(super) fn ask(
                         script,
                         client,
                         forwarded_ns,
-                        finished_ns: now_ns(),
+                        finished_ns: monotonic_ns(),
                         ok,
                     });
                 }
@@ -169,7 +169,7 @@ fn advance(one: &mut Pending) -> Result<bool> {
         one.client = Some(client);
         let request =
             format!("GET /{}.php HTTP/1.1\r\nHost: sets\r\nConnection: close\r\n\r\n", one.script);
-        one.forwarded_ns = now_ns();
+        one.forwarded_ns = monotonic_ns();
         send(&one.socket, request.as_bytes(), SendFlags::NOSIGNAL)?;
         one.sent = true;
         return Ok(false);

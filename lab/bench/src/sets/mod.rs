@@ -24,9 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nicache_coherence::RevisionTable;
 use nicache_netns::Namespace;
-use nicache_watch::{
-    Attribution, Drained, EventKind, KernelWatcher, LookupEvent, LookupRing, now_ns,
-};
+use nicache_watch::{Attribution, Drained, EventKind, KernelWatcher, LookupEvent, LookupRing};
 
 pub use figure::draw;
 pub use methods::{Method, Purges, Sizes};
@@ -265,7 +263,7 @@ impl<'a> Observer<'a> {
             self.table.lost() == 0,
             "the kernel lost events: the machine is too slow for so many requests"
         );
-        let old_ns = now_ns().saturating_sub(KEPT_NS);
+        let old_ns = nicache_clock::monotonic_ns().saturating_sub(KEPT_NS);
         while self.lookups.front().is_some_and(|(_, event)| event.time_ns < old_ns) {
             self.lookups.pop_front();
         }
@@ -339,7 +337,7 @@ impl<'a> Observer<'a> {
             Source::Data((self.random.uniform() * SCRIPTS as f64) as usize)
         };
         self.site.edit(source, count)?;
-        self.edits.push((now_ns(), source));
+        self.edits.push((nicache_clock::monotonic_ns(), source));
         for known in &mut self.knowledge {
             known.edit(source);
         }

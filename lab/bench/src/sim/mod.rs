@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nicache_study::{Choice, PolicyName, Size, Workload, lru_curve, sizes_between};
-use rustix::time::{ClockId, clock_gettime};
 
 pub use figure::draw;
 pub use plan::Plan;
@@ -285,6 +284,5 @@ fn sizes(workload: &Workload) -> Vec<Size> {
 
 /// Processor time of this thread, in seconds.
 fn cpu_s() -> f64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    nicache_clock::thread_cpu_ns() as f64 / 1e9
 }

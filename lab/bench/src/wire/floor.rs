@@ -16,7 +16,6 @@ use nicache_port::{
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Mac, Packet, write_headers};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{Flags, HeadRepr, SynOptions, Timestamps};
-use rustix::time::{ClockId, clock_gettime};
 use smoltcp::wire::IpProtocol;
 
 use super::site::Object;
@@ -45,7 +44,7 @@ pub fn serve(bytes: u64) -> Result<()> {
     let (open, closing) = (reply("keep-alive", &body), reply("close", &body));
     let (mut burst, mut idle) = (Burst::new(BURST_FRAMES), Idle::new(IdlePolicy::default()));
     loop {
-        let now_ns = monotonic_ns();
+        let now_ns = nicache_clock::monotonic_ns();
         let frames = queue.receive(&mut burst)?;
         for frame in &mut burst {
             answer(&mut queue, frame, &open, &closing, (now_ns / 1_000_000) as u32);
@@ -142,9 +141,4 @@ fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], n
     }
     // A frame that does not go is as good as lost.
     let _ = queue.send(&[IoSlice::new(&bytes[..len]), IoSlice::new(payload)], offload);
-}
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -16,7 +16,6 @@ use std::time::Duration;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::config::{ReplayerConfig, ReplayerError};
 use super::conversation::{Conversation, Step};
@@ -25,7 +24,7 @@ use super::report::{ErrorKind, ReplayerReport};
 use super::schedule::{Demand, Next, Schedule};
 use super::socket::Socket;
 use super::watch::Watch;
-use crate::clock::now_ns;
+use nicache_clock::{monotonic_ns, thread_cpu_ns};
 
 /// Time for the first connection to each target, which is made before the replay and not used.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -98,7 +97,7 @@ pub fn run_part(
     let of = config.replayers;
     // At least one each, or its sessions would never come.
     let clients = (config.clients / of + usize::from(number < config.clients % of)).max(1);
-    let start_ns = now_ns();
+    let start_ns = monotonic_ns();
     let epoll =
         epoll::create(CreateFlags::CLOEXEC).map_err(|error| ReplayerError::Epoll(error.into()))?;
     let part = Part {
@@ -158,7 +157,7 @@ impl Part<'_> {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
         let mut tick_ns = start_ns + TICK_NS;
         loop {
-            let mut now = now_ns();
+            let mut now = monotonic_ns();
             if now >= end_ns || self.watch.is_stopped() {
                 break;
             }
@@ -166,7 +165,7 @@ impl Part<'_> {
             if begun == Begun::Over && self.busy == 0 {
                 break;
             }
-            now = now_ns();
+            now = monotonic_ns();
             while let Some(&Reverse((at, place, serial))) = self.times.peek()
                 && at <= now
             {
@@ -195,7 +194,7 @@ impl Part<'_> {
                 self.handle(event.data.u64(), event.flags);
             }
         }
-        self.report.to_ns = now_ns().min(end_ns);
+        self.report.to_ns = monotonic_ns().min(end_ns);
         self.report.cpu_seconds = (thread_cpu_ns() - cpu_ns) as f64 / 1e9;
         self.tell();
         self.report.finish();
@@ -329,7 +328,7 @@ impl Part<'_> {
             return;
         }
         if self.places[place].state == State::Busy {
-            self.go_on(place, now_ns());
+            self.go_on(place, monotonic_ns());
         }
     }
 
@@ -365,7 +364,7 @@ impl Part<'_> {
             if is_closing {
                 continue;
             }
-            here.heard_ns = now_ns();
+            here.heard_ns = monotonic_ns();
             let bytes = &self.buffer[..received];
             if let Err(fault) =
                 here.conversation.handle_received(bytes, self.plan, here.heard_ns, &mut self.report)
@@ -384,7 +383,7 @@ impl Part<'_> {
     /// Counts what a session can not get any longer, and ends it.
     fn give_up(&mut self, place: usize, kind: ErrorKind, error: &dyn std::fmt::Display) {
         if kind == ErrorKind::Connect {
-            self.pause_until_ns = now_ns() + CONNECT_PAUSE_NS;
+            self.pause_until_ns = monotonic_ns() + CONNECT_PAUSE_NS;
         }
         let here = &mut self.places[place];
         let (unanswered, target) = here.conversation.unanswered(self.plan);
@@ -451,11 +450,6 @@ fn kind_of(error: &io::Error) -> ErrorKind {
         io::ErrorKind::TimedOut => ErrorKind::Timeout,
         _ => ErrorKind::Connect,
     }
-}
-
-fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Why no session was begun any longer.

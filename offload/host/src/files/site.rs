@@ -462,8 +462,7 @@ impl Site {
 
 /// The clock that times of files are of.
 fn now_ns() -> i128 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    nicache_clock::unix_coarse_ns().into()
 }
 
 /// A path that leads to the file that it led to before has done so for as long.

@@ -2,6 +2,7 @@
 
 mod pages;
 
+use nicache_secret::random_bytes;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -55,7 +56,7 @@ pub(super) fn execute() -> Result<ExitCode> {
     let watcher = files.next();
     // The maps first, then the links, which only need to stay open.
     let mut witness: Vec<OwnedFd> = files.collect();
-    let secret = secret()?;
+    let secret = random_bytes()?;
     let l0 = if setup.l0 { level0(&setup, first.as_ref(), &witness, secret) } else { Vec::new() };
     let channel = Arc::new(CardChannel::new(socket));
     if let Some(probe) = probe {
@@ -384,16 +385,6 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
     Ok(config)
 }
 
-/// Random bytes that clients cannot know.
-fn secret() -> Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if got < bytes.len() {
-        bail!("the kernel gave {got} random bytes of {}", bytes.len());
-    }
-    Ok(bytes)
-}
-
 fn answer(
     question: Question,
     shards: &Shards,
@@ -463,7 +454,7 @@ fn unwatched(watched: bool) -> Option<String> {
 fn renew_keys(shards: &Shards) {
     loop {
         std::thread::sleep(KEY_INTERVAL);
-        let Ok(key) = secret() else { continue };
+        let Ok(key) = random_bytes() else { continue };
         let renewed = shards.iter().try_for_each(|shard| {
             shard.ask_patiently(move |card| card.renew_cookie_key(IsnKey(key), monotonic()))
         });

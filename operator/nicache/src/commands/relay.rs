@@ -1,5 +1,6 @@
 //! `nicache relay`.
 
+use nicache_secret::random_u64;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,9 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nicache_relay::{
-    Door, DoorCounters, Hub, Key, Proxy, Publisher, Step, Structures, now_ns, serve,
-};
+use nicache_relay::{Door, DoorCounters, Hub, Key, Proxy, Publisher, Step, Structures, serve};
 
 use crate::cli::RelayArgs;
 use crate::logs;
@@ -34,11 +33,8 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
     let key = Key::read(&arguments.key).context("the key")?;
     let clients = listen(arguments.listen, "--listen")?;
     let cards = arguments.cards.map(|address| listen(address, "--cards")).transpose()?;
-    let mut run = [0; 8];
-    rustix::rand::getrandom(&mut run, rustix::rand::GetRandomFlags::empty())
-        .context("cannot get random numbers from the kernel")?;
     let publisher =
-        Publisher::new(u64::from_ne_bytes(run), arguments.lease.0 * 1_000_000, now_ns());
+        Publisher::new(random_u64()?, arguments.lease.0 * 1_000_000, nicache_clock::monotonic_ns());
     let hub = Arc::new(Hub::new(publisher));
     let structures = Arc::new(Structures::new(arguments.protocol.into(), client(arguments)?));
     hub.hold(FORMER);

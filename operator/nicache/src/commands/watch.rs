@@ -1,5 +1,6 @@
 //! `nicache watch`, the watcher process.
 
+use nicache_secret::random_u64;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -234,10 +235,7 @@ fn follow_remotes(
             RemoteDatabase::new(setup.address, setup.protocol.into(), index, Arc::clone(table));
         let remote = Arc::new(remote);
         remotes.push(Arc::clone(&remote));
-        let mut card = [0; 8];
-        rustix::rand::getrandom(&mut card, rustix::rand::GetRandomFlags::empty())
-            .context("cannot get random numbers from the kernel")?;
-        let card = u64::from_ne_bytes(card);
+        let card = random_u64()?;
         let (relay, mut subscriber) = (setup.relay.clone(), Subscriber::new(card));
         let body = move || match &relay {
             options::Relay::Direct(address) => follow(*address, &key, &mut subscriber, &*remote),

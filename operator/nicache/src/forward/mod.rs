@@ -35,6 +35,7 @@ mod show;
 pub(crate) mod status;
 mod watch;
 
+use nicache_secret::random_u64;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -161,7 +162,7 @@ impl<'a> Forwarding<'a> {
         let (instance, setting_up) = Instance::reserve(arguments.name.as_deref(), None)?;
         let (place, config) = find_place(arguments, &instance)?;
         drop::<Lock>(setting_up);
-        let secret = secret()?;
+        let secret = random_u64()?;
         let named = arguments
             .config
             .as_ref()
@@ -729,15 +730,6 @@ fn tables(place: &Place) -> Result<(Kernel, Vec<Link>)> {
         Ok((kernel, links))
     });
     opened.context("cannot ask the kernel for its interfaces")
-}
-
-fn secret() -> Result<u64> {
-    let mut bytes = [0; 8];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if got < bytes.len() {
-        bail!("the kernel gave {got} random bytes of {}", bytes.len());
-    }
-    Ok(u64::from_le_bytes(bytes))
 }
 
 fn window(memory: u32) -> Result<Window> {

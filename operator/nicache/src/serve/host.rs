@@ -1,12 +1,13 @@
 //! `nicache host`, the host process.
 
+use nicache_secret::random_bytes;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nicache_bus::{Attachment, BusClass, Presence, Window};
 use nicache_coherence::RevisionTable;
 use nicache_counters::Counter;
@@ -14,7 +15,6 @@ use nicache_host::files::Site;
 use nicache_host::server::{CardLink, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::channel::Inbox;
 use super::messages::{
@@ -83,7 +83,7 @@ pub(crate) fn execute() -> Result<ExitCode> {
         peer_mac: card.peer_mac,
     };
     let ports: Vec<CardLink> = setup.cards.iter().map(port).collect();
-    let config = service_config(&setup, secret()?);
+    let config = service_config(&setup, random_bytes()?);
     let mut service = Service::new(&config, window, &ports, site, monotonic());
     live.into_iter().for_each(|source| service.add_live(source));
     let mut inbox = Inbox::new(socket);
@@ -91,16 +91,6 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let mut host = Host { setup, service };
     host.work(&mut inbox)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Random bytes that clients cannot know.
-fn secret() -> Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if got < bytes.len() {
-        bail!("the kernel gave {got} random bytes of {}", bytes.len());
-    }
-    Ok(bytes)
 }
 
 struct Host {
@@ -249,6 +239,5 @@ fn named(counters: impl Iterator<Item = (&'static Counter, u64)>) -> BTreeMap<St
 }
 
 fn unix_ns() -> i128 {
-    let now = clock_gettime(ClockId::Realtime);
-    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    nicache_clock::unix_ns().into()
 }

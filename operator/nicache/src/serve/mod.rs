@@ -41,7 +41,7 @@ use nicache_bus::{Attachment, Meter, Window};
 use nicache_host::BLOCK_BYTES;
 use nicache_host::server::Layout;
 use nicache_port::TapQueue;
-use nicache_watch::{KernelWatcher, Outcome, Overseer, Resolver, now_ns, why_unwatched};
+use nicache_watch::{KernelWatcher, Outcome, Overseer, Resolver, why_unwatched};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -364,7 +364,8 @@ impl<'a> Serving<'a> {
     /// The table says by itself that everything has changed, once the witness is blind.
     fn oversee(&mut self) {
         let Some(overseer) = &mut self.overseer else { return };
-        let blindness = overseer.handle_time(now_ns()).or_else(|| overseer.handle_gaps());
+        let blindness =
+            overseer.handle_time(nicache_clock::monotonic_ns()).or_else(|| overseer.handle_gaps());
         if let Some(blindness) = blindness {
             tracing::warn!(
                 "{blindness}. From now on no file is kept, each is read for each reply: start nicache again"

@@ -1,5 +1,6 @@
 //! The ports of a card, in the order of their numbers, as its supervisor says.
 
+use nicache_secret::random_u64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -87,9 +88,7 @@ fn send_probe(
 ) -> Result<()> {
     let ports = sockets.iter_mut().map(|socket| socket as &mut dyn Port).collect();
     let mut side = ProbeSide { interface, ports, sockets: kind, rest: Rest::Pass };
-    let mut key = [0; 8];
-    rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
-    let probed = probe_link(program, &mut side, u64::from_ne_bytes(key) | 1);
+    let probed = probe_link(program, &mut side, random_u64()? | 1);
     for untried in probed.map_err(|error| anyhow!("{error}"))? {
         tracing::info!("not all probe frames could be sent: {untried}");
     }

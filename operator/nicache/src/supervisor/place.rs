@@ -6,6 +6,7 @@
 //! and answers for these itself (ARP, neighbor discovery). Programs at the interface take its
 //! frames out.
 
+use nicache_secret::random_bytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
@@ -157,9 +158,7 @@ fn configure(wire: &WireOptions, mac: [u8; 6], mtu: u32) -> Result<()> {
 
 /// A MAC address of local administration that nobody else has (IEEE 802, bit 1 of the first byte).
 fn own_mac() -> Result<[u8; 6]> {
-    let mut mac = [0; 6];
-    rustix::rand::getrandom(&mut mac, rustix::rand::GetRandomFlags::empty())
-        .context("cannot get random numbers from the kernel")?;
+    let mut mac = random_bytes::<6>()?;
     mac[0] = mac[0] & 0xfc | 2;
     Ok(mac)
 }

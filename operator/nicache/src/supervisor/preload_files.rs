@@ -5,6 +5,7 @@
 //! run as any user, so the files are open to all; but nobody can list the folder above them, and
 //! their own folder's name is random and told to these programs alone.
 
+use nicache_secret::random_bytes;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -128,7 +129,5 @@ fn make_folder(folder: &Path, mode: u32) -> Result<()> {
 }
 
 fn secret() -> Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(random_bytes::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }

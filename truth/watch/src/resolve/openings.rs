@@ -14,10 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use nicache_coherence::{BODY_HASH_BYTES, RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::FileType;
 
-use crate::clock::now_ns;
 use crate::resolve::resolver::{Node, Permissions, Resolver};
 use crate::resolve::settled::telling_change_ns;
 use crate::witnesses::event::{Identity, LookupEvent};
+use nicache_clock::monotonic_ns;
 
 /// Files that are remembered, of all processes. With more of them those of the process with the
 /// most are forgotten.
@@ -114,7 +114,7 @@ impl Openings {
                 size: node.size,
                 clock,
                 path: path.as_os_str().as_bytes().into(),
-                ..LookupEvent::blank(now_ns())
+                ..LookupEvent::blank(monotonic_ns())
             };
             let descriptors = vec![descriptor];
             let opening =

@@ -13,6 +13,7 @@
 //! *At rest*: its time has been asked for, so each later change is told at its beginning; and after
 //! that nobody had it open for writing, so no earlier change was still under way.
 
+use nicache_clock::{monotonic_ns, unix_ns};
 use std::collections::HashMap;
 
 use nicache_coherence::{RevisionTable, Rule, Stamp};
@@ -32,11 +33,7 @@ const AT_REST_MAX: usize = 65_536;
 /// Is this change time (nanoseconds since 1970) that close before `time_ns` (CLOCK_MONOTONIC), or
 /// after it?
 pub(crate) fn is_within(margin_ns: i128, changed_ns: i128, time_ns: u64) -> bool {
-    let now = |clock| {
-        let now = rustix::time::clock_gettime(clock);
-        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
-    };
-    let since_boot = now(rustix::time::ClockId::Realtime) - now(rustix::time::ClockId::Monotonic);
+    let since_boot = i128::from(unix_ns()) - i128::from(monotonic_ns());
     changed_ns >= since_boot + i128::from(time_ns) - margin_ns
 }
 
@@ -131,10 +128,7 @@ mod tests {
 
     #[test]
     fn a_time_tells_if_it_is_old_or_was_asked_for() {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        let monotonic = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let time_ns = monotonic.tv_sec as u64 * 1_000_000_000 + monotonic.tv_nsec as u64;
+        let (now_ns, time_ns) = (unix_ns(), monotonic_ns());
         for (age_ms, asked, only_times, being_written, expected) in [
             (500, false, true, false, (true, false)),
             (1, true, true, false, (true, false)),

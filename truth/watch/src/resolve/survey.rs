@@ -297,5 +297,5 @@ fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> 
 }
 
 fn unix_s() -> i64 {
-    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec
+    (nicache_clock::unix_ns() / 1_000_000_000) as i64
 }

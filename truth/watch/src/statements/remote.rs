@@ -25,12 +25,12 @@ use nicache_coherence::{RefusalReason, RevisionTable, SourceSlot, Stamp};
 use nicache_relay::{Event, Follower, Step, Validity};
 use nicache_sql::{Access, Dialect};
 
-use crate::clock::now_ns;
 use crate::databases::database::Database;
 use crate::databases::kinds;
 use crate::statements::databases::Databases;
 use crate::statements::journal::Server;
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
+use nicache_clock::monotonic_ns;
 
 /// A question about the structure that is not answered for so long is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -188,7 +188,7 @@ impl RemoteDatabase {
         let sql = SqlEvent { connection, kind: self.kind, what, first: 0 };
         state
             .databases
-            .observe(&LookupEvent::elsewhere(now_ns(), self.table.clock(), sql, bytes), sql);
+            .observe(&LookupEvent::elsewhere(monotonic_ns(), self.table.clock(), sql, bytes), sql);
         if state.databases.take_unseen_change() {
             self.table.record_change(SourceSlot::DATABASES);
         }
@@ -212,7 +212,7 @@ impl Follower for RemoteDatabase {
         if resumed {
             return;
         }
-        let (now, clock) = (now_ns(), self.table.clock());
+        let (now, clock) = (monotonic_ns(), self.table.clock());
         state.databases.begin_anew(now, clock);
         for &connection in busy {
             let what = SqlStep::Received { client: 0, certain: false, ahead: false };
@@ -249,7 +249,7 @@ impl Follower for RemoteDatabase {
     fn extend(&self, until_ns: u64) {
         let mut state = self.lock();
         // The watcher itself may have stood still.
-        if state.validity.must_void(now_ns()) {
+        if state.validity.must_void(monotonic_ns()) {
             self.fall_out(&mut state);
         }
         state.validity.extend(Some(until_ns));

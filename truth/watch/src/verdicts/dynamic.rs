@@ -23,7 +23,6 @@ use nicache_sql::Access;
 
 use crate::attribution::peers::{Known, Peers};
 use crate::attribution::requests::{Attribution, Others};
-use crate::clock::now_ns;
 use crate::processes::parent_of;
 use crate::resolve::contents;
 use crate::resolve::resolver::Resolver;
@@ -39,6 +38,7 @@ use crate::verdicts::reused::{common_root, reuse};
 use crate::witnesses::event::{EventKind, Identity, LookupEvent, Peer};
 use crate::witnesses::history::History;
 use crate::witnesses::witness::Witness;
+use nicache_clock::monotonic_ns;
 
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
@@ -157,7 +157,7 @@ pub(crate) fn survey_dynamic(
                 return Err(RefusalReason::UnwatchedFilesystem);
             }
             ensure_settled(&survey, request, at_rest, table, witness)?;
-            Arc::new(Looked::new(survey, root, now_ns()))
+            Arc::new(Looked::new(survey, root, monotonic_ns()))
         }
     };
     let mut is_of_request = |client: Client, time_ns| {
@@ -384,7 +384,7 @@ fn ensure_settled(
             }
             if node.has_only_times() {
                 // The look-up has asked for the time, after the clock was this.
-                at_rest.note(node.identity, request.asked, now_ns(), table);
+                at_rest.note(node.identity, request.asked, monotonic_ns(), table);
             }
         }
     }

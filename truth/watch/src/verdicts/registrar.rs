@@ -49,7 +49,6 @@ use crate::attribution::offspring::Offspring;
 use crate::attribution::older::OlderPrograms;
 use crate::attribution::peers::{Listeners, Peers};
 use crate::attribution::requests::Attribution;
-use crate::clock::now_ns;
 use crate::databases::processes::DatabaseProcesses;
 use crate::memory::data::DataFolders;
 use crate::memory::grace::{Ends, Pace};
@@ -71,6 +70,7 @@ use crate::witnesses::folders::FoldersByProcess;
 use crate::witnesses::history::History;
 use crate::witnesses::members::{Members, Outsiders};
 use crate::witnesses::witness::{Drained, UntoldFile, Witness};
+use nicache_clock::monotonic_ns;
 
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
@@ -133,7 +133,7 @@ pub struct Registrar {
 impl Registrar {
     /// A registrar that judges fills forwarded from now on.
     pub fn new(table: Arc<RevisionTable>, witness: Box<dyn Witness>) -> Self {
-        let now_ns = now_ns();
+        let now_ns = monotonic_ns();
         let history = History::new(now_ns);
         Self {
             table,
@@ -174,7 +174,7 @@ impl Registrar {
             self.files_only = true;
         } else if self.older.is_none() {
             let netns = self.table.server_netns();
-            let older = OlderPrograms::in_namespace(netns, now_ns());
+            let older = OlderPrograms::in_namespace(netns, monotonic_ns());
             let (clock, mut resolver) = (self.table.advance_clock(), self.resolver());
             for process in older.processes() {
                 self.openings.add_held(process, clock, &mut resolver);
@@ -190,7 +190,8 @@ impl Registrar {
     fn may_be_of_older(&mut self, request: &FillRequest<'_>) -> bool {
         let older = self.older.as_mut();
         self.files_only
-            || older.is_some_and(|older| older.may_have_answered(request.forwarded_ns, now_ns()))
+            || older
+                .is_some_and(|older| older.may_have_answered(request.forwarded_ns, monotonic_ns()))
     }
 
     /// Follows the statements that these servers receive. Without, every database is a program that
@@ -198,7 +199,7 @@ impl Registrar {
     pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
         self.databases = Databases::new(processes.sockets(), self.table.server_netns());
         for (process, kind) in processes.servers() {
-            self.databases.handle_started(process, kind, now_ns(), self.table.clock());
+            self.databases.handle_started(process, kind, monotonic_ns(), self.table.clock());
         }
         self.database_processes = Some(processes.clone());
     }
@@ -248,9 +249,9 @@ impl Registrar {
     /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
     pub fn handle_time(&mut self) {
         renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
-        self.witness.handle_time(&self.table, now_ns());
-        self.databases.handle_time(now_ns());
-        let closed = self.databases.find_closed(now_ns());
+        self.witness.handle_time(&self.table, monotonic_ns());
+        self.databases.handle_time(monotonic_ns());
+        let closed = self.databases.find_closed(monotonic_ns());
         if !closed.is_empty() && self.drain() == Drained::All {
             self.table.record_change(SourceSlot::DATABASES);
             self.databases.end_closed(&closed, self.table.clock());
@@ -324,7 +325,7 @@ impl Registrar {
         let drained = self.witness.drain(&mut |mut event| {
             *events += 1;
             if let Some(older) = older {
-                older.observe(&event, now_ns());
+                older.observe(&event, monotonic_ns());
             }
             offspring.mark(&mut event);
             if event.starter == 0 {
@@ -383,16 +384,16 @@ impl Registrar {
         let lost = self.table.lost();
         if lost != self.attributed_since_lost {
             self.attributed_since_lost = lost;
-            self.attribution.clear(now_ns());
+            self.attribution.clear(monotonic_ns());
             if let Some(older) = &mut self.older {
-                older.handle_lost(self.table.server_netns(), now_ns());
+                older.handle_lost(self.table.server_netns(), monotonic_ns());
             }
             self.openings.handle_lost();
             self.history.forget_directories();
             self.sessions.forget_files();
             self.offspring.forget_folders();
             self.folders.clear();
-            self.databases.handle_lost(now_ns());
+            self.databases.handle_lost(monotonic_ns());
             self.take_untold_files();
         }
         let known = (drained == Drained::All).then_some(definitions);
@@ -630,7 +631,7 @@ impl Registrar {
         };
         let known = found.kept.iter().filter_map(|event| Some((event.inode?, &*event.path)));
         let known = known.collect();
-        let clocks = (now_ns(), &mut tick);
+        let clocks = (monotonic_ns(), &mut tick);
         let copies = copies(&mut self.openings, body, &known, &self.table, resolver, clocks)?;
         if !copies.is_empty() {
             let copies = copies.iter().map(|event| Selected { event, sent: false });
@@ -656,7 +657,7 @@ impl Registrar {
             since: request.stamp,
             finished_ns: request.finished_ns,
             reads: Vec::new(),
-            looked: Arc::new(Looked::new(found, None, now_ns())),
+            looked: Arc::new(Looked::new(found, None, monotonic_ns())),
         };
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
@@ -719,7 +720,7 @@ impl Registrar {
         {
             tracing::debug!(slot = slot.0, "a source has changed");
             Some(RefusalReason::Changed)
-        } else if self.retained.is_dirty(&self.table, ends, request.forwarded_ns, now_ns()) {
+        } else if self.retained.is_dirty(&self.table, ends, request.forwarded_ns, monotonic_ns()) {
             Some(RefusalReason::Dirty)
         } else {
             let has_changed = self.retained.has_changed(&self.table, since, request.finished_ns);
@@ -766,7 +767,7 @@ impl Registrar {
 /// The only place that makes the table's lease longer: never longer than every relay vouches whose
 /// database something was kept of ([`nicache_relay::Validity`]).
 fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_ns: &mut u64) {
-    let now = now_ns();
+    let now = monotonic_ns();
     let mut is_time = now.saturating_sub(*renewed_ns) >= LEASE_RENEWAL_NS;
     for remote in remotes {
         is_time |= remote.handle_time(now);

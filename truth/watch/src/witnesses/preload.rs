@@ -22,10 +22,10 @@ use nicache_coherence::{CONTROL_BYTES, REVISIONS_BYTES, RevisionTable, SourceSlo
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::clock::now_ns;
 use crate::witnesses::event::{EventKind, LookupEvent, Peer, Sent};
 use crate::witnesses::shared_ring::SharedRing;
 use crate::witnesses::witness::{Coverage, Drained, Witness};
+use nicache_clock::monotonic_ns;
 
 /// The library, to be written to a file that the programs may load.
 pub static PRELOAD_LIBRARY: &[u8] =
@@ -170,7 +170,7 @@ impl Witness for PreloadWitness {
                 handle(event);
             }
         };
-        self.ring.drain(now_ns(), &mut take, &mut || table.record_lost())
+        self.ring.drain(monotonic_ns(), &mut take, &mut || table.record_lost())
     }
 
     fn coverage(&self) -> &Coverage {

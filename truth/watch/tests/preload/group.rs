@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use nicache_watch::{Witness, now_ns};
+use nicache_watch::Witness;
 
 use crate::program::Memory;
 
@@ -26,7 +26,7 @@ fn as_long_as_there_is_one_nothing_is_judged() {
     std::thread::spawn(|| {
         nicache_namespaces::enter_new().unwrap();
         let mut memory = Memory::new();
-        let mut now = now_ns();
+        let mut now = nicache_clock::monotonic_ns();
         let mut blind = |memory: &mut Memory| {
             memory.events();
             now += STEP_NS;

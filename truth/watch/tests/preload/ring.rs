@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nicache_coherence::SourceSlot;
-use nicache_watch::{CELLS, Drained, GIVEN_UP_NS, LookupEvent, Witness, now_ns};
+use nicache_watch::{CELLS, Drained, GIVEN_UP_NS, LookupEvent, Witness};
 
 use crate::program::Memory;
 
@@ -139,10 +139,10 @@ fn a_killed_process_voids_everything() {
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
     let stamp = memory.table.advance_clock();
-    memory.witness.handle_time(&memory.table, now_ns());
+    memory.witness.handle_time(&memory.table, nicache_clock::monotonic_ns());
     assert!(memory.table.stamp_of(SourceSlot::EVERYTHING) < stamp);
     victim.kill().unwrap();
     victim.wait().unwrap();
-    memory.witness.handle_time(&memory.table, now_ns() + 50_000_000);
+    memory.witness.handle_time(&memory.table, nicache_clock::monotonic_ns() + 50_000_000);
     assert!(memory.table.stamp_of(SourceSlot::EVERYTHING) >= stamp);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nicache_coherence::{FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, RefusalReason, Verdict};
-use nicache_watch::{Witness, now_ns};
+use nicache_watch::Witness;
 
 use crate::common::{
     Directories, ServerProcess, ServerThread, directory_on_ext4, slot, wait_for_its_end,
@@ -724,12 +724,12 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
     std::thread::scope(|scope| {
         let service =
             scope.spawn(move || nicache_watch::run_watcher(registrar, vec![watcher], None));
-        while !table.lease_holds(now_ns()) {
+        while !table.lease_holds(nicache_clock::monotonic_ns()) {
             std::thread::yield_now();
         }
         // Other tests make directories beside this one's; see `Scene::fill`.
         let verdict = (0..50).map(|_| {
-            let (stamp, forwarded_ns) = (table.advance_clock(), now_ns());
+            let (stamp, forwarded_ns) = (table.advance_clock(), nicache_clock::monotonic_ns());
             let served = page.clone();
             server.run(move || fs::read(served).unwrap());
             let request = FillRequest {
@@ -737,7 +737,7 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
                 stamp,
                 asked: table.advance_clock(),
                 forwarded_ns,
-                finished_ns: now_ns(),
+                finished_ns: nicache_clock::monotonic_ns(),
                 lost: table.lost(),
                 body_len: 5,
                 body_hash: *blake3::hash(b"hello").as_bytes(),
@@ -762,6 +762,6 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
         assert_stored(&verdict, &[slot(&page)]);
         drop(card);
         service.join().unwrap().unwrap();
-        assert!(!table.lease_holds(now_ns()));
+        assert!(!table.lease_holds(nicache_clock::monotonic_ns()));
     });
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nicache_coherence::{
     FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSlot, Stamp, Verdict,
 };
-use nicache_watch::{KernelWatcher, Registrar, now_ns};
+use nicache_watch::{KernelWatcher, Registrar};
 use tempfile::TempDir;
 
 use crate::common::{ServerThread, directory_on_ext4, slot};
@@ -88,7 +88,11 @@ impl<S> Scene<S> {
     }
 
     pub(crate) fn forward(&self) -> Forwarded {
-        Forwarded { stamp: self.table.advance_clock(), lost: self.table.lost(), at_ns: now_ns() }
+        Forwarded {
+            stamp: self.table.advance_clock(),
+            lost: self.table.lost(),
+            at_ns: nicache_clock::monotonic_ns(),
+        }
     }
 
     pub(crate) fn judge(
@@ -102,7 +106,7 @@ impl<S> Scene<S> {
             stamp: forwarded.stamp,
             asked: self.table.advance_clock(),
             forwarded_ns: forwarded.at_ns,
-            finished_ns: now_ns(),
+            finished_ns: nicache_clock::monotonic_ns(),
             lost: forwarded.lost,
             body_len: body.len() as u64,
             body_hash: *blake3::hash(body).as_bytes(),

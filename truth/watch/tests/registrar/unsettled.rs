@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, opcode, squeue, types};
+use nicache_clock::monotonic_ns;
 use nicache_coherence::{FillRequest, FillVerdict, RefusalReason, SourceSlot, Verdict};
-use nicache_watch::now_ns;
 
 use crate::common::directory_on_ext4;
 use crate::ground::mount_own;
@@ -29,7 +29,7 @@ impl Scene {
             stamp: forwarded.stamp,
             asked: self.table.advance_clock(),
             forwarded_ns: forwarded.at_ns,
-            finished_ns: now_ns(),
+            finished_ns: monotonic_ns(),
             lost: forwarded.lost,
             body_len: body.len() as u64,
             body_hash: *blake3::hash(body).as_bytes(),

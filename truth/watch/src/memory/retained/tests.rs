@@ -367,7 +367,7 @@ impl OnOverlay {
         let stat = file.metadata().unwrap();
         let clock = self.table.advance_clock();
         LookupEvent {
-            time_ns: crate::clock::now_ns(),
+            time_ns: nicache_clock::monotonic_ns(),
             tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
             changed_ns: stat.ctime() as u64 * 1_000_000_000 + stat.ctime_nsec() as u64,
             on_overlay: true,
@@ -529,7 +529,7 @@ fn what_is_gone_at_once_is_known_by_who_has_started_it() {
         tgid: process,
         tid: process,
         changed_ns: stat.ctime() as u64 * 1_000_000_000 + stat.ctime_nsec() as u64,
-        time_ns: crate::clock::now_ns(),
+        time_ns: nicache_clock::monotonic_ns(),
         ..opened(identity, path.as_os_str().as_bytes(), table.advance_clock(), 1)
     };
     let mut retained = Retained::default();
@@ -571,8 +571,7 @@ fn an_overlay_that_hides_its_own_layer_is_not_vouched_for() {
 
 /// For how long the file had been changed when it was opened.
 fn opening_delay_ns(opening: &LookupEvent) -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) - opening.changed_ns
+    nicache_clock::unix_ns() - opening.changed_ns
 }
 
 /// The server opens it between two changes that the kernel's clock does not tell apart.
