@@ -5,21 +5,28 @@ use nicache_simulation::{Mode, Mutant, run};
 /// The seeds that are tried; the rarest mutant is found by several of them.
 const SEEDS: u64 = 600;
 
-fn found(mutant: Mutant) -> bool {
-    let finds = |mode, seed| !run(mode, seed, Some(mutant), false).violations.is_empty();
-    (0..SEEDS).any(|seed| {
-        [Mode::Storm, Mode::Writers, Mode::Readers].into_iter().any(|mode| finds(mode, seed))
-    })
+/// Runs that find mutants, tried before all others.
+const KNOWN: &[(Mode, u64)] = &[];
+
+/// The first run that finds it, if any does.
+fn found(mutant: Mutant) -> Option<(Mode, u64)> {
+    let known = KNOWN.iter().copied();
+    let all = (0..SEEDS).flat_map(|seed| {
+        [Mode::Storm, Mode::Writers, Mode::Readers].into_iter().map(move |mode| (mode, seed))
+    });
+    known
+        .chain(all)
+        .find(|(mode, seed)| !run(*mode, *seed, Some(mutant), false).violations.is_empty())
 }
 
 #[test]
 fn every_mutant_is_found() {
     let searches = Mutant::ALL.map(|mutant| (mutant, std::thread::spawn(move || found(mutant))));
     for (mutant, search) in searches {
-        assert!(
-            search.join().expect("a run panicked"),
-            "{mutant:?} was not found by {SEEDS} seeds"
-        );
+        let run = search.join().expect("a run panicked");
+        let (mode, seed) =
+            run.unwrap_or_else(|| panic!("no run of {SEEDS} seeds found {mutant:?}"));
+        println!("{mutant:?} was found by (Mode::{mode:?}, {seed})");
     }
 }
 

@@ -12,7 +12,7 @@ mod replay;
 use std::path::Path;
 use std::sync::Mutex;
 
-use common::{Nicache, private_network};
+use common::{Nicache, Site, private_network};
 use replay::{
     assert_coherent, each_write_met_a_kept_reply, number, replay_site, report_of, start_replay,
 };
@@ -25,12 +25,17 @@ const OPEN_FILE_CACHE: &str =
 /// One load at a time.
 static LOAD: Mutex<()> = Mutex::new(());
 
-fn run(http: &str, settings: &[&str], arguments: &[&str]) -> Value {
+/// The report of a load that nothing else of this file puts on the machine at the same time.
+fn loaded(site: &Site, nicache: &Nicache, arguments: &[&str]) -> Value {
     let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    report_of(start_replay(site, nicache, arguments))
+}
+
+fn run(http: &str, settings: &[&str], arguments: &[&str]) -> Value {
     private_network();
     let site = replay_site(http);
     let nicache = Nicache::start(settings, &site.command());
-    let report = report_of(start_replay(&site, &nicache, arguments));
+    let report = loaded(&site, &nicache, arguments);
     println!("{report:#}");
     assert_coherent(&report);
     assert_eq!(number(&report, "timeouts"), 0, "{report:#}");
@@ -110,7 +115,6 @@ fn answered_in_the_kernel() {
     let folder = tempfile::tempdir().unwrap();
     let log = log_of_small_objects(folder.path());
     for handshake in ["pass-through", "card"] {
-        let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let carried_out = |seconds| {
             private_network();
             let site = replay_site("keepalive_requests 1000000;");
@@ -118,7 +122,7 @@ fn answered_in_the_kernel() {
             // A pause between writes that lets a reply be given more than once.
             let options = ["--clients", "4", "--agents", "2", "--write-pause", "20"];
             let arguments = [&[&*log, "--duration", seconds][..], &options].concat();
-            let report = report_of(start_replay(&site, &nicache, &arguments));
+            let report = loaded(&site, &nicache, &arguments);
             assert_coherent(&report);
             assert_eq!(
                 (number(&report, "timeouts"), number(&report, "card.l0_lost")),

@@ -16,6 +16,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 #[allow(unused_imports, reason = "each test file uses a part of this")]
+use nicache::control::{Answer, Question, Request, Response};
+#[allow(unused_imports, reason = "each test file uses a part of this")]
 pub(crate) use nicache_namespaces::{enter_private as private_network, inside};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -384,11 +386,24 @@ pub(crate) fn exchange(address: SocketAddr, text: &str) -> String {
     answer
 }
 
-/// What `status --json` says of a running nicache.
+/// What `status --json` says of a running nicache: the same question, asked without a process,
+/// because tests ask it thousands of times.
 pub(crate) fn status(name: &str) -> Value {
-    let output = command(&["status", "--json", "--name", name]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    match nicache::control::ask(Some(name), &Request::Status) {
+        Ok(Response::Status(status)) => serde_json::to_value(status).unwrap(),
+        Ok(Response::Serve(status)) => serde_json::to_value(status).unwrap(),
+        Ok(Response::Nfs(figures)) => serde_json::to_value(figures).unwrap(),
+        Ok(Response::Forward(status)) => serde_json::to_value(status).unwrap(),
+        Ok(other) => panic!("{other:?} is not a status"),
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
+/// What `bypass on` and `bypass off` do.
+pub(crate) fn bypass(name: &str, on: bool) {
+    let question = Question::Bypass { on };
+    let answer = nicache::control::ask(Some(name), &Request::Card { question });
+    assert_eq!(answer.unwrap(), Response::Card { answer: Answer::Bypass { on } });
 }
 
 /// A `nicache` command that ends by itself.

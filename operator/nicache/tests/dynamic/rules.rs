@@ -325,19 +325,19 @@ pub(crate) fn files_and_rows(stage: &Stage) -> Plan {
     Scene::new(stage, true).plan(stage, &["file", "row"])
 }
 
-fn everything(without: Option<Rule>) -> Stage {
+fn everything(without: Option<Rule>, database: Database) -> Stage {
     // PHP would remember where a link led.
     let php = &["realpath_cache_size=0"];
     let nginx = "location /sent/ { internal; alias @FOLDER@/data/sent/; }";
-    let setup =
-        Setup { database: Database::MariaDb, workers: 4, php, nginx, without, ..Setup::default() };
+    let setup = Setup { database, workers: 4, php, nginx, without, ..Setup::default() };
     Stage::start(&setup, |_| {})
 }
 
 /// With the rule turned off, the oracle finds a wrong reply about these subjects.
 fn is_found(rule: Rule, names: &[&str], adjust: impl Fn(&Stage, &mut Plan)) {
-    let mut stage = everything(Some(rule));
     let needs_database = names.iter().any(|name| ["row", "slow", "long", "sent"].contains(name));
+    let database = if needs_database { Database::MariaDb } else { Database::None };
+    let mut stage = everything(Some(rule), database);
     let mut plan = Scene::new(&stage, needs_database).plan(&stage, names);
     adjust(&stage, &mut plan);
     // What other tests mount and start voids pages, too.
@@ -363,7 +363,7 @@ fn find(rule: Rule, stage: &mut Stage, plan: Plan) {
 
 #[test]
 fn all_kinds_of_sources_together() {
-    let stage = everything(None);
+    let stage = everything(None, Database::MariaDb);
     stage.script("clock.php", "<?php echo 'time=', time(), '.';");
     let mut plan = Scene::new(&stage, true).plan(&stage, &[]);
     let mut clock = Page::new("/clock.php");
@@ -458,7 +458,7 @@ fn without_the_time_since_a_request_waits() {
 #[test]
 fn without_agreement() {
     let start = |without| {
-        let stage = everything(without);
+        let stage = everything(without, Database::MariaDb);
         stage.script("mine.php", "<?php echo $_SERVER['REMOTE_PORT'];");
         stage
     };

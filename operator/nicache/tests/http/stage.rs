@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::common::{Nicache, Site, command, private_network, status};
+use super::common::{Nicache, Site, bypass, private_network, status};
 
 /// Requests until a hit is due.
 const ROUNDS: usize = 40;
@@ -152,8 +152,8 @@ impl Stage {
         self.connect().ask(&format!("{method} {path} HTTP/1.1\r\nHost: files\r\n{fields}\r\n"))
     }
 
-    pub(crate) fn bypass(&self, state: &str) {
-        assert!(command(&["bypass", state, "--name", self.nicache.name()]).status.success());
+    pub(crate) fn bypass(&self, on: bool) {
+        bypass(self.nicache.name(), on);
     }
 
     pub(crate) fn counter(&self, name: &str) -> u64 {
@@ -164,9 +164,9 @@ impl Stage {
 
     /// What the server itself answers.
     pub(crate) fn direct(&self, method: &str, path: &str, fields: &str) -> Reply {
-        self.bypass("on");
+        self.bypass(true);
         let reply = self.ask(method, path, fields).plain();
-        self.bypass("off");
+        self.bypass(false);
         reply
     }
 

@@ -32,13 +32,15 @@ fn no_wrong_byte_whoever_is_killed_when() {
     for (file, len) in sizes.iter().enumerate() {
         std::fs::write(folder.path().join(file.to_string()), bytes(file as u64, *len)).unwrap();
     }
+    let bodies: Vec<Vec<u8>> =
+        sizes.iter().enumerate().map(|(file, len)| bytes(file as u64, *len)).collect();
     let serving = Serving::start(folder.path(), &["--memory", "1M", "--cards", "2"]);
     let (stop, right, cut) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let addresses = [serving.address(0), serving.address(1)];
     let netns = nicache_netns::of_this_thread().unwrap();
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let (sizes, stop, right, cut, netns) = (&sizes, &stop, &right, &cut, &netns);
+            let (bodies, stop, right, cut, netns) = (&bodies, &stop, &right, &cut, &netns);
             scope.spawn(move || {
                 nicache_netns::enter(netns).unwrap();
                 let mut turn = number as usize;
@@ -49,14 +51,11 @@ fn no_wrong_byte_whoever_is_killed_when() {
                     };
                     while !stop.load(Ordering::Relaxed) {
                         turn += 7;
-                        let file = turn % sizes.len();
+                        let file = turn % bodies.len();
                         match client.try_get(&format!("/{file}"), "") {
                             Ok(reply) => {
                                 assert_eq!(reply.status, 200, "{}", reply.head);
-                                assert!(
-                                    reply.body == bytes(file as u64, sizes[file]),
-                                    "file {file}"
-                                );
+                                assert!(reply.body == bodies[file], "file {file}");
                                 right.fetch_add(1, Ordering::Relaxed);
                             }
                             Err(_) => {
