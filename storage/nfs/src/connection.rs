@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     pub peer: SocketAddr,
     /// What the client may use.
     pub rules: ClientRules,
+    /// Whether that is nothing.
+    pub is_stranger: bool,
     stream: TcpStream,
     limits: PauseLimits,
     turn: Mutex<Turn>,
@@ -69,6 +71,8 @@ struct Turn {
     is_taken: bool,
     is_paused: bool,
     under_way: usize,
+    /// When the turn was given back the last time.
+    free_since: Instant,
     /// What the kernel will tell of, once.
     armed: EventFlags,
 }
@@ -110,6 +114,7 @@ impl Connection {
         Self {
             token,
             peer,
+            is_stranger: rules.iter().all(Option::is_none),
             rules,
             stream,
             limits,
@@ -117,6 +122,7 @@ impl Connection {
                 is_taken: false,
                 is_paused: false,
                 under_way: 0,
+                free_since: now,
                 armed: EventFlags::IN,
             }),
             input: Mutex::new(Input { reader, at: now }),
@@ -201,7 +207,7 @@ impl Connection {
                 }
                 Err(Errno::AGAIN) => {
                     drop(input);
-                    self.end_turn();
+                    self.end_turn(now);
                     return Received::Nothing;
                 }
                 Err(Errno::INTR) => {}
@@ -217,9 +223,10 @@ impl Connection {
     }
 
     /// Gives the turn back.
-    pub(crate) fn end_turn(&self) {
+    pub(crate) fn end_turn(&self, now: Instant) {
         let mut turn = lock(&self.turn);
         turn.is_taken = false;
+        turn.free_since = now;
         self.arm(&mut turn);
     }
 
@@ -371,6 +378,16 @@ impl Connection {
     #[must_use]
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Since when there has been nothing to do for it; `None` if there is something. A request that
+    /// has come in part is nothing.
+    #[must_use]
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let turn = self.turn.try_lock().ok()?;
+        let is_idle =
+            !turn.is_taken && turn.under_way == 0 && self.unsent_bytes.load(Ordering::SeqCst) == 0;
+        is_idle.then_some(turn.free_since)
     }
 
     /// Since when the rest of a request is missing; `None` if none has begun.

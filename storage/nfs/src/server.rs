@@ -43,7 +43,9 @@ pub struct ServerConfig {
     /// Threads that execute requests. One that waits for a disk does nothing else, so there should
     /// be more than CPUs. Default 16.
     pub workers: usize,
-    /// Connections at most; each may cost 64 KiB and the bytes of one request. Default 512.
+    /// Connections at most; each may cost 64 KiB and the bytes of one request. When there are so
+    /// many, one with nothing to do gives way. Clients that no export lets in have an eighth of
+    /// them. Default 512.
     pub connections_max: usize,
     /// Files that are kept open at most, with up to three descriptors each. Default 4096.
     pub open_files_max: usize,

@@ -13,9 +13,11 @@ use crate::answer::{Answerer, Origin};
 use crate::connection::{Connection, Received};
 use crate::impersonation::Impersonation;
 use crate::record::{Record, RecordReader};
+use crate::room::{Guest, Room, room};
 use crate::rpc::Replies;
 use crate::service::ClientRules;
 use crate::shared::{Shared, TOKEN_CONNECTIONS, TOKEN_PORTMAP_UDP, TOKEN_WAKE, lock};
+use crate::socket;
 
 /// Requests that a worker takes from one connection before it looks at others.
 const REQUESTS_IN_A_ROW_MAX: usize = 16;
@@ -138,14 +140,34 @@ impl<'a> Worker<'a> {
                     return;
                 }
             };
-            let mut connections =
-                self.shared.connections.write().unwrap_or_else(PoisonError::into_inner);
-            if connections.len() >= self.shared.connections_max {
-                lock(&self.shared.metrics[self.index]).refused_connections += 1;
+            if socket::set_up(&stream).is_err() {
                 continue;
             }
-            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
-                continue;
+            let rules = self.shared.rules(peer);
+            let is_stranger = rules.iter().all(Option::is_none);
+            let mut connections =
+                self.shared.connections.write().unwrap_or_else(PoisonError::into_inner);
+            let guests = || {
+                connections.values().map(|connection| Guest {
+                    token: connection.token,
+                    address: connection.peer.ip().to_canonical(),
+                    is_stranger: connection.is_stranger,
+                    idle_since: connection.idle_since(),
+                })
+            };
+            match room(guests, connections.len(), self.shared.connections_max, is_stranger) {
+                Room::Free => {}
+                Room::Of(token) => {
+                    lock(&self.shared.metrics[self.index]).replaced_connections += 1;
+                    if let Some(idle) = connections.remove(&token) {
+                        debug!(peer = %idle.peer, "connection ended: another one needs its place");
+                        idle.close();
+                    }
+                }
+                Room::None => {
+                    lock(&self.shared.metrics[self.index]).refused_connections += 1;
+                    continue;
+                }
             }
             lock(&self.shared.metrics[self.index]).connections += 1;
             let token = self.shared.token_next.fetch_add(1, Ordering::SeqCst);
@@ -153,7 +175,7 @@ impl<'a> Worker<'a> {
             let connection = Arc::new(Connection::new(
                 token,
                 (stream, peer),
-                self.shared.rules(peer),
+                rules,
                 reader,
                 self.shared.pause,
                 self.shared.epoll.clone(),
@@ -203,7 +225,7 @@ impl<'a> Worker<'a> {
                 }
             };
             in_a_row += 1;
-            let mut has_turn = !self.give_turn(connection, in_a_row);
+            let mut has_turn = !self.give_turn(connection, in_a_row, begun);
             if has_turn {
                 *lock(&self.shared.turns[self.index]) = Some((connection.clone(), begun));
             }
@@ -229,7 +251,7 @@ impl<'a> Worker<'a> {
 
     /// Gives a connection's turn to others before a request of it is executed, if that is better,
     /// and says so.
-    fn give_turn(&self, connection: &Arc<Connection>, in_a_row: usize) -> bool {
+    fn give_turn(&self, connection: &Arc<Connection>, in_a_row: usize, now: Instant) -> bool {
         let is_fair = in_a_row < REQUESTS_IN_A_ROW_MAX;
         if is_fair && !connection.is_slow() {
             return false;
@@ -241,7 +263,7 @@ impl<'a> Worker<'a> {
             }
             self.shared.pass(connection.clone());
         } else {
-            connection.end_turn();
+            connection.end_turn(now);
         }
         true
     }

@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Opaque;
 use nicache_nfs::protocol::{MOUNT, NFS, Procedure, Program};
-use nicache_nfs::{PauseLimits, Server, ServerConfig};
+use nicache_nfs::{ClientRule, PauseLimits, Server, ServerConfig};
+use nicache_payload::Payload;
 
 use crate::world::*;
 
@@ -322,27 +324,135 @@ fn a_client_that_does_not_read_is_not_read_from() {
     thread.join().unwrap();
 }
 
-#[test]
-fn connections_are_limited_and_do_not_wait_for_ever() {
+/// A server with room for eight connections, for 127.0.0.1 only.
+fn crowded(request_timeout: Duration, payload: Arc<dyn Payload>) -> (Server, tempfile::TempDir) {
     let folder = folder();
+    let here = ClientRule { network: "127.0.0.1".parse().unwrap(), ..open_rule() };
     let config = ServerConfig {
         connections_max: 8,
-        request_timeout: Duration::from_millis(100),
-        ..config(vec![export("/export", folder.path(), open_rule())])
+        workers: 12,
+        request_timeout,
+        ..config(vec![export("/export", folder.path(), here)])
     };
-    let server = Server::start(config, original()).unwrap();
+    (Server::start(config, payload).unwrap(), folder)
+}
+
+/// A connection from another address of this machine, which no export lets in.
+fn stranger(address: SocketAddr) -> Client {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+    connect(&socket, &address).unwrap();
+    Client::over(TcpStream::from(socket))
+}
+
+/// One that was let in. While a worker has not quite done with the last one, its place is not free.
+fn stranger_let_in(address: SocketAddr) -> Client {
+    let mut found = None;
+    until("there is a place for a stranger", || {
+        let mut client = stranger(address);
+        let record = client.record(NFS, 0, next_xid(), &[]);
+        let _ = client.stream.write_all(&(0x8000_0000 | record.len() as u32).to_be_bytes());
+        let _ = client.stream.write_all(&record);
+        found = client.receive().map(|_| client);
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn connections_that_are_silent_keep_nobody_out() {
+    let (server, _folder) = crowded(MINUTE, original());
+    let address = server.addresses()[0];
+    let mut silent: Vec<Client> = (0..8).map(|_| Client::connect(address)).collect();
+    // Two of them have begun a request.
+    for client in &mut silent[..2] {
+        client.stream.write_all(&[0x80, 0]).unwrap();
+    }
+    until("all are there", || server.sizes().connections == 8);
+    let mut newcomers = Vec::new();
+    for _ in 0..16 {
+        let mut newcomer = Client::connect(address);
+        newcomer.null();
+        newcomers.push(newcomer);
+        assert_eq!(server.sizes().connections, 8);
+    }
+    assert_eq!(server.metrics().replaced_connections, 16);
+    assert_eq!(server.metrics().refused_connections, 0);
+}
+
+#[test]
+fn nobody_gives_way_to_a_stranger() {
+    let (server, _folder) = crowded(MINUTE, original());
+    let address = server.addresses()[0];
+    let mut kept: Vec<Client> = (0..4).map(|_| Client::connect(address)).collect();
+    kept.iter_mut().for_each(Client::null);
+    // Strangers hear that they may not, and have one place of the eight.
+    let mut strangers: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = stranger_let_in(address);
+            assert_eq!(client.mount("/export"), Err(Stat::NFS3ERR_ACCES as u32));
+            client
+        })
+        .collect();
+    assert_eq!(server.sizes().connections, 5);
+    for client in &mut strangers[..19] {
+        assert_eq!(client.stream.read(&mut [0]).unwrap_or(0), 0, "ended");
+    }
+    // They are the first to give way.
+    kept.extend((0..4).map(|_| Client::connect(address)));
+    kept.iter_mut().for_each(Client::null);
+    assert_eq!(strangers[19].stream.read(&mut [0]).unwrap_or(0), 0, "ended");
+    let mut refused = stranger(address);
+    assert_eq!(refused.stream.read(&mut [0]).unwrap_or(0), 0, "refused");
+    kept.iter_mut().for_each(Client::null);
+}
+
+#[test]
+fn connections_with_something_to_do_are_limited() {
+    let gate = crate::duplicates::Gate::new(true);
+    let (server, _folder) = crowded(MINUTE, gate.clone());
     let address = server.addresses()[0];
     let mut kept: Vec<Client> = (0..8).map(|_| Client::connect(address)).collect();
-    kept.iter_mut().for_each(Client::null);
+    let root = kept[0].mount("/export").unwrap();
+    let file = kept[0].make_file(&root, "f");
+    gate.set(false);
+    let calls: Vec<u32> = kept
+        .iter_mut()
+        .map(|client| {
+            let write = packed(&WRITE3args {
+                file: file.clone(),
+                offset: 0,
+                count: 4,
+                stable: stable_how::UNSTABLE,
+                data: Opaque::borrowed(b"slow"),
+            });
+            let xid = next_xid();
+            let record = client.record(NFS, Procedure::Write as u32, xid, &write);
+            client.send(&record);
+            xid
+        })
+        .collect();
+    until("all are under way", || gate.writes.load(std::sync::atomic::Ordering::SeqCst) == 8);
     let mut refused = TcpStream::connect(address).unwrap();
     assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
     assert_eq!(server.metrics().refused_connections, 1);
-    // Half a request each; those are ended, and there is room again.
-    for client in &mut kept {
-        client.stream.write_all(&[0x80, 0]).unwrap();
+    gate.set(true);
+    for (client, xid) in kept.iter_mut().zip(calls) {
+        assert_eq!(client.results(xid)[..4], [0; 4]);
     }
-    until("they are ended", || server.sizes().connections == 0);
-    Client::connect(address).null();
+}
+
+#[test]
+fn half_a_request_does_not_wait_for_ever() {
+    let (server, _folder) = crowded(Duration::from_millis(100), original());
+    let mut client = Client::connect(server.addresses()[0]);
+    client.null();
+    client.stream.write_all(&[0x80, 0]).unwrap();
+    until("it is ended", || server.sizes().connections == 0);
+    assert_eq!(client.receive(), None);
 }
 
 /// Any bytes at all, on many connections; the server is as it was.

@@ -139,7 +139,7 @@ impl Client {
         panic!("no reserved port is free");
     }
 
-    fn over(stream: TcpStream) -> Self {
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self { stream, credential: user(0, 0, &[]) }
