@@ -32,13 +32,25 @@ const WATCH_BUSY: Duration = Duration::from_millis(10);
 const WATCH_IDLE: Duration = Duration::from_millis(100);
 /// How often what is old is thrown away.
 const SWEEP: Duration = Duration::from_secs(5);
+/// How often it is looked for clients that do not go on.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Passes the turn of connections on whose present request turns out to be slow: nothing else of
 /// its client should wait for it.
+///
+/// Ends connections of clients that do not go on. Workers could not: all may wait for memory that
+/// only this sets free.
 pub(crate) fn watch(shared: &Shared) {
     let mut is_busy = false;
+    let mut looked = Instant::now();
     while !shared.is_over.load(Ordering::SeqCst) {
         std::thread::park_timeout(if is_busy { WATCH_BUSY } else { WATCH_IDLE });
         is_busy = false;
+        let now = Instant::now();
+        if now.saturating_duration_since(looked) >= LOOK {
+            looked = now;
+            end_stuck(shared, now);
+        }
         for slot in &shared.turns {
             let mut turn = lock(slot);
             let Some((_, since)) = &*turn else { continue };
@@ -50,6 +62,30 @@ pub(crate) fn watch(shared: &Shared) {
             drop(turn);
             connection.send(&mut Replies::default());
             shared.pass(connection);
+        }
+    }
+}
+
+/// Ends connections whose clients have begun a request and do not go on, or take no replies.
+fn end_stuck(shared: &Shared, now: Instant) {
+    let connections: Vec<_> = shared
+        .connections
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .values()
+        .cloned()
+        .collect();
+    let is_late = |since: Option<Instant>, timeout| {
+        since.is_some_and(|since| now.saturating_duration_since(since) > timeout)
+    };
+    for connection in connections {
+        if is_late(connection.incomplete_since(), shared.request_timeout) {
+            debug!(peer = %connection.peer, "connection ended: the rest of a request did not come");
+            shared.forget(&connection);
+        } else if is_late(connection.stuck_since(), shared.common.unsent_timeout()) {
+            debug!(peer = %connection.peer, "connection ended: its client takes no replies");
+            shared.stuck_connections.fetch_add(1, Ordering::Relaxed);
+            shared.forget(&connection);
         }
     }
 }
@@ -177,8 +213,7 @@ impl<'a> Worker<'a> {
                 (stream, peer),
                 rules,
                 reader,
-                self.shared.pause,
-                self.shared.epoll.clone(),
+                self.shared.common.clone(),
                 Instant::now(),
             ));
             connections.insert(token, connection.clone());
@@ -331,22 +366,6 @@ impl<'a> Worker<'a> {
         }
         self.shared.service.nodes.sweep();
         self.shared.duplicates.sweep(now);
-        let connections: Vec<_> = self
-            .shared
-            .connections
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect();
-        for connection in connections {
-            let is_late =
-                |since: Instant| now.saturating_duration_since(since) > self.shared.request_timeout;
-            if connection.incomplete_since().is_some_and(is_late) {
-                debug!(peer = %connection.peer, "connection ended: the rest of a request did not come");
-                self.shared.forget(&connection);
-            }
-        }
         for listener in 0..self.shared.listeners.len() {
             self.accept(listener);
         }
