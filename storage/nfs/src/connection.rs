@@ -44,8 +44,8 @@ pub struct PauseLimits {
     /// Bytes to be sent from which on nothing more is taken. One reply for each request under way
     /// may come on top.
     pub unsent_bytes_max: usize,
-    /// The same for all connections together: from so many on, a connection has one reply under way or to
-    /// be sent.
+    /// The same for all connections together: from so many on, a connection has one reply under
+    /// way or to be sent.
     pub unsent_bytes_all_max: usize,
     /// How long a client may take none of the bytes that are to be sent to it before its connection
     /// ends. While all have too many, it is a quarter of that.
