@@ -38,7 +38,7 @@ pub enum ExportLineError {
     Client(String),
     /// Not an option.
     #[error(
-        "'{0}' is not an option of an export: ro, rw, sync, async, root_squash, no_root_squash, all_squash, anonuid=N, anongid=N, secure, insecure"
+        "'{0}' is not an option of an export: ro, rw, sync, async, root_squash, no_root_squash, all_squash, anonuid=N, anongid=N (N below 4294967295), secure, insecure"
     )]
     Option(String),
 }
@@ -121,7 +121,11 @@ fn apply(rule: &mut ClientRule, is_sync: &mut bool, option: &str) -> Result<(), 
         "insecure" => rule.needs_reserved_port = false,
         other => {
             let (name, value) = other.split_once('=').ok_or_else(unknown)?;
-            let id = value.parse().map_err(|_| unknown())?;
+            let id: u32 = value.parse().map_err(|_| unknown())?;
+            // The kernel takes -1 as "leave it as it is".
+            if id == u32::MAX {
+                return Err(unknown());
+            }
             match name {
                 "anonuid" => rule.anonymous.uid = id,
                 "anongid" => rule.anonymous.gid = id,
@@ -175,6 +179,8 @@ mod tests {
             ("/a *(ro", ExportLineError::Client("*(ro".into())),
             ("/a *(fast)", ExportLineError::Option("fast".into())),
             ("/a *(anonuid=x)", ExportLineError::Option("anonuid=x".into())),
+            ("/a *(anonuid=4294967295)", ExportLineError::Option("anonuid=4294967295".into())),
+            ("/a *(anongid=4294967295)", ExportLineError::Option("anongid=4294967295".into())),
         ] {
             assert_eq!(text.parse::<ExportLine>(), Err(error), "{text}");
         }

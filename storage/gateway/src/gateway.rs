@@ -17,7 +17,9 @@ use nicache_initiator::Lun;
 use nicache_ncache::{Baseline, BlockServer, Cache, CacheOptions, Nicache, Original};
 use nicache_nfs::portmap::{self, Mapping};
 use nicache_nfs::protocol::PORTMAP;
-use nicache_nfs::{ExportConfig, ExportError, HandleKey, Server, ServerConfig, ServerError};
+use nicache_nfs::{
+    ExportConfig, ExportError, HandleKey, PauseLimits, Server, ServerConfig, ServerError,
+};
 use nicache_payload::Payload;
 use nicache_web::{Revised, WebConfig, WebError, WebServer};
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2};
@@ -37,6 +39,8 @@ const UNMOUNT_MAX: Duration = Duration::from_secs(60);
 /// A reply by HTTP refers to this part of the cache at once, so slow clients together have a
 /// quarter of it.
 const WEB_PIECES: u64 = 1024;
+/// Replies by NFS that clients have not taken may be this part of the cache.
+const UNSENT_PARTS: usize = 4;
 
 /// What a gateway is made of.
 pub struct GatewayConfig {
@@ -232,11 +236,15 @@ impl Gateway {
         }
         let first =
             listen.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 2049)));
+        let config = ServerConfig::new(exports, first, handle_key);
+        let unsent_bytes_all_max = self.cache_bytes_max as usize / UNSENT_PARTS;
+        let pause = PauseLimits { unsent_bytes_all_max, ..config.pause };
         let config = ServerConfig {
+            pause,
             listen: if listen.is_empty() { vec![first] } else { listen },
             listen_portmap_udp: portmap_udp,
             workers,
-            ..ServerConfig::new(exports, first, handle_key)
+            ..config
         };
         let server = Server::start(config, payload).map_err(|error| match error {
             ServerError::Export(ExportError::Open { path, error })

@@ -138,7 +138,8 @@ impl Answerer<'_> {
         let procedure = Procedure::from_number(call.procedure).ok_or(Refusal::NoProcedure)?;
         let arguments = Arguments::read(procedure, call.arguments)
             .map_err(|Garbage| Refusal::GarbageArguments)?;
-        let key = procedure.runs_once().then(|| self.key(call, procedure, &data, origin.peer));
+        let key =
+            procedure.runs_once().then(|| self.key(call, claim, procedure, &data, origin.peer));
         if let (Some(key), Some(connection)) = (key, origin.connection) {
             match self.duplicates.admit(key, || connection.clone()) {
                 Admission::Run => {}
@@ -184,6 +185,7 @@ impl Answerer<'_> {
     fn key(
         &self,
         call: &Call<'_>,
+        claim: &Claim,
         procedure: Procedure,
         data: &[Extent],
         peer: SocketAddr,
@@ -193,7 +195,7 @@ impl Answerer<'_> {
         let last = data
             .last()
             .map_or(&[][..], |extent| &extent[extent.len().saturating_sub(SUMMED_DATA_BYTES)..]);
-        let checksum = self.duplicates.checksum(&[call.credential, call.arguments, first, last]);
+        let checksum = self.duplicates.checksum(claim, &[call.arguments, first, last]);
         CallKey { client: peer.ip().to_canonical(), xid: call.xid, procedure, checksum }
     }
 }

@@ -18,7 +18,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nicache_payload::Extent;
 use rustix::event::epoll::{self, EventFlags};
@@ -31,6 +31,10 @@ use crate::service::ClientRules;
 
 /// Slices that one system call sends.
 const SLICES_MAX: usize = 64;
+/// A client that takes fewer bytes than this takes none.
+const PROGRESS_BYTES: usize = 64 << 10;
+/// How much less time clients have while all have too many bytes to be sent.
+const HASTE: u32 = 4;
 
 /// When a connection is paused.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,37 @@ pub struct PauseLimits {
     /// Bytes to be sent from which on nothing more is taken. One reply for each request under way
     /// may come on top.
     pub unsent_bytes_max: usize,
+    /// The same for all connections together: from so many on, a connection has one reply under
+    /// way or to be sent.
+    pub unsent_bytes_all_max: usize,
+    /// How long a client may take none of the bytes that are to be sent to it before its connection
+    /// ends. While all have too many, it is a quarter of that.
+    pub unsent_timeout: Duration,
+}
+
+/// What connections have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    /// When they are paused.
+    pub limits: PauseLimits,
+    /// Bytes to be sent, of all.
+    pub unsent_bytes: Arc<AtomicUsize>,
+    /// What tells of them.
+    pub epoll: Arc<OwnedFd>,
+}
+
+impl Common {
+    /// Whether all connections together have too many bytes to be sent.
+    #[must_use]
+    pub(crate) fn is_over(&self) -> bool {
+        self.unsent_bytes.load(Ordering::SeqCst) >= self.limits.unsent_bytes_all_max
+    }
+
+    /// How long a client may take nothing at present.
+    #[must_use]
+    pub(crate) fn unsent_timeout(&self) -> Duration {
+        self.limits.unsent_timeout / if self.is_over() { HASTE } else { 1 }
+    }
 }
 
 /// A client's connection.
@@ -51,17 +86,28 @@ pub(crate) struct Connection {
     pub peer: SocketAddr,
     /// What the client may use.
     pub rules: ClientRules,
+    /// Whether that is nothing.
+    pub is_stranger: bool,
     stream: TcpStream,
-    limits: PauseLimits,
+    common: Common,
     turn: Mutex<Turn>,
     input: Mutex<Input>,
     /// Replies that wait for those of the next requests. Locked before `unsent`.
     held: Mutex<Replies>,
-    unsent: Mutex<VecDeque<Extent>>,
+    unsent: Mutex<Unsent>,
     unsent_bytes: AtomicUsize,
     is_closed: AtomicBool,
     is_slow: AtomicBool,
-    epoll: Arc<OwnedFd>,
+}
+
+/// What the socket did not take.
+#[derive(Debug)]
+struct Unsent {
+    extents: VecDeque<Extent>,
+    /// Bytes that the socket took after `moved`.
+    taken_bytes: usize,
+    /// When the first of them came, or the socket had taken enough.
+    moved: Instant,
 }
 
 #[derive(Debug)]
@@ -69,6 +115,8 @@ struct Turn {
     is_taken: bool,
     is_paused: bool,
     under_way: usize,
+    /// When the turn was given back the last time.
+    free_since: Instant,
     /// What the kernel will tell of, once.
     armed: EventFlags,
 }
@@ -103,29 +151,29 @@ impl Connection {
         (stream, peer): (TcpStream, SocketAddr),
         rules: ClientRules,
         reader: RecordReader,
-        limits: PauseLimits,
-        epoll: Arc<OwnedFd>,
+        common: Common,
         now: Instant,
     ) -> Self {
         Self {
             token,
             peer,
+            is_stranger: rules.iter().all(Option::is_none),
             rules,
             stream,
-            limits,
+            common,
             turn: Mutex::new(Turn {
                 is_taken: false,
                 is_paused: false,
                 under_way: 0,
+                free_since: now,
                 armed: EventFlags::IN,
             }),
             input: Mutex::new(Input { reader, at: now }),
             held: Mutex::default(),
-            unsent: Mutex::default(),
+            unsent: Mutex::new(Unsent { extents: VecDeque::new(), taken_bytes: 0, moved: now }),
             unsent_bytes: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
             is_slow: AtomicBool::new(false),
-            epoll,
         }
     }
 
@@ -169,7 +217,9 @@ impl Connection {
         }
         turn.armed = wanted;
         let data = epoll::EventData::new_u64(self.token);
-        if epoll::modify(&*self.epoll, &self.stream, data, wanted | EventFlags::ONESHOT).is_err() {
+        if epoll::modify(&*self.common.epoll, &self.stream, data, wanted | EventFlags::ONESHOT)
+            .is_err()
+        {
             self.close();
         }
     }
@@ -201,7 +251,7 @@ impl Connection {
                 }
                 Err(Errno::AGAIN) => {
                     drop(input);
-                    self.end_turn();
+                    self.end_turn(now);
                     return Received::Nothing;
                 }
                 Err(Errno::INTR) => {}
@@ -217,9 +267,10 @@ impl Connection {
     }
 
     /// Gives the turn back.
-    pub(crate) fn end_turn(&self) {
+    pub(crate) fn end_turn(&self, now: Instant) {
         let mut turn = lock(&self.turn);
         turn.is_taken = false;
+        turn.free_since = now;
         self.arm(&mut turn);
     }
 
@@ -247,8 +298,13 @@ impl Connection {
     }
 
     fn is_over(&self, turn: &Turn) -> bool {
-        turn.under_way >= self.limits.requests_max
-            || self.unsent_bytes.load(Ordering::SeqCst) >= self.limits.unsent_bytes_max
+        let limits = &self.common.limits;
+        let unsent = self.unsent_bytes.load(Ordering::SeqCst);
+        // Who waits for its own requests and bytes hears of their end, so nobody has to be woken
+        // when others' are sent.
+        turn.under_way >= limits.requests_max
+            || unsent >= limits.unsent_bytes_max
+            || (turn.under_way > 0 || unsent > 0) && self.common.is_over()
     }
 
     /// Whether it is paused still.
@@ -288,11 +344,15 @@ impl Connection {
         }
         let mut unsent = lock(&self.unsent);
         let mut sent = 0;
-        if unsent.is_empty() && !self.is_closed() {
+        if unsent.extents.is_empty() && !self.is_closed() {
             sent = self.send_slices(|| held.slices(), held.len());
         }
         if sent < held.len() && !self.is_closed() {
-            unsent.extend(held.drain_from(sent));
+            if unsent.extents.is_empty() {
+                unsent.moved = Instant::now();
+                unsent.taken_bytes = 0;
+            }
+            unsent.extents.extend(held.drain_from(sent));
             self.count_unsent(&unsent);
         }
         drop(unsent);
@@ -306,24 +366,47 @@ impl Connection {
     /// The socket takes more.
     fn send_unsent(&self) {
         let mut unsent = lock(&self.unsent);
-        if unsent.is_empty() {
+        if unsent.extents.is_empty() {
             return;
         }
-        let total = unsent.iter().map(Extent::len).sum();
-        let mut sent = self.send_slices(|| unsent.iter().map(|extent| &extent[..]), total);
-        while let Some(first) = unsent.front_mut() {
+        let total = unsent.extents.iter().map(Extent::len).sum();
+        let mut sent = self.send_slices(|| unsent.extents.iter().map(|extent| &extent[..]), total);
+        unsent.taken_bytes += sent;
+        if unsent.taken_bytes >= PROGRESS_BYTES {
+            unsent.moved = Instant::now();
+            unsent.taken_bytes = 0;
+        }
+        while let Some(first) = unsent.extents.front_mut() {
             if first.len() > sent {
                 bytes::Buf::advance(first, sent);
                 break;
             }
             sent -= first.len();
-            unsent.pop_front();
+            unsent.extents.pop_front();
         }
         self.count_unsent(&unsent);
     }
 
-    fn count_unsent(&self, unsent: &VecDeque<Extent>) {
-        self.unsent_bytes.store(unsent.iter().map(Extent::len).sum(), Ordering::SeqCst);
+    fn count_unsent(&self, unsent: &Unsent) {
+        let now = unsent.extents.iter().map(Extent::len).sum();
+        let before = self.unsent_bytes.swap(now, Ordering::SeqCst);
+        let all = &self.common.unsent_bytes;
+        all.fetch_add(now, Ordering::SeqCst);
+        all.fetch_sub(before, Ordering::SeqCst);
+    }
+
+    /// Throws away what a connection that is closed had to send, also while others have it still.
+    pub(crate) fn discard_unsent(&self) {
+        let mut unsent = lock(&self.unsent);
+        unsent.extents = VecDeque::new();
+        self.count_unsent(&unsent);
+    }
+
+    /// Since when its client takes nothing of what is to be sent; `None` if there is nothing.
+    #[must_use]
+    pub(crate) fn stuck_since(&self) -> Option<Instant> {
+        let unsent = self.unsent.try_lock().ok()?;
+        (!unsent.extents.is_empty()).then_some(unsent.moved)
     }
 
     /// How many of `total` bytes the socket takes.
@@ -373,10 +456,26 @@ impl Connection {
         self.is_closed.load(Ordering::SeqCst)
     }
 
+    /// Since when there has been nothing to do for it; `None` if there is something. A request that
+    /// has come in part is nothing.
+    #[must_use]
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let turn = self.turn.try_lock().ok()?;
+        let is_idle =
+            !turn.is_taken && turn.under_way == 0 && self.unsent_bytes.load(Ordering::SeqCst) == 0;
+        is_idle.then_some(turn.free_since)
+    }
+
     /// Since when the rest of a request is missing; `None` if none has begun.
     #[must_use]
     pub(crate) fn incomplete_since(&self) -> Option<Instant> {
         let input = self.input.try_lock().ok()?;
         input.reader.is_in_record().then_some(input.at)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.discard_unsent();
     }
 }

@@ -27,7 +27,7 @@ impl Identity {
 }
 
 /// What a call says of its caller.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Claim {
     /// Nothing.
     Nobody,

@@ -2,8 +2,10 @@
 //!
 //! A client that hears no answer sends the same call again, often on a new connection and from
 //! another port, while the first may still be under way. What makes two calls the same: the
-//! client's address, the call's number (XID), the procedure, the credential, and a checksum of the
-//! arguments, because a client that starts anew uses numbers again. A call that is under way has an
+//! client's address, the call's number (XID), the procedure, the caller, and a checksum of the
+//! arguments, because a client that starts anew uses numbers again. The caller is the user and the
+//! groups and not the credential's bytes: older Linux puts the time into those whenever it
+//! sends a call. A call that is under way has an
 //! entry, too: its repetition waits for the same answer.
 //!
 //! The oldest answers go first when there are too many, or after some minutes. No answer outlasts
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use crate::credential::Claim;
 use crate::protocol::Procedure;
 
 /// What makes two calls the same.
@@ -28,7 +31,7 @@ pub(crate) struct CallKey {
     pub xid: u32,
     /// The procedure.
     pub procedure: Procedure,
-    /// Of credential and arguments.
+    /// Of caller and arguments.
     pub checksum: u128,
 }
 
@@ -84,10 +87,10 @@ impl<W> Duplicates<W> {
         }
     }
 
-    /// The checksum of what a call consists of.
+    /// The checksum of a caller and of what a call consists of.
     #[must_use]
-    pub(crate) fn checksum(&self, parts: &[&[u8]]) -> u128 {
-        let half = |salt: u64| self.hasher.hash_one((salt, parts));
+    pub(crate) fn checksum(&self, claim: &Claim, parts: &[&[u8]]) -> u128 {
+        let half = |salt: u64| self.hasher.hash_one((salt, claim, parts));
         u128::from(half(1)) << 64 | u128::from(half(2))
     }
 
@@ -156,6 +159,7 @@ impl<W> Shard<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credential::Identity;
 
     fn key(xid: u32, checksum: u128) -> CallKey {
         CallKey {
@@ -204,9 +208,20 @@ mod tests {
     }
 
     #[test]
-    fn checksums_tell_where_parts_end() {
+    fn checksums_tell_callers_and_where_parts_end() {
         let cache: Duplicates<()> = Duplicates::new(1, Duration::ZERO);
-        assert_ne!(cache.checksum(&[b"ab", b"c"]), cache.checksum(&[b"a", b"bc"]));
-        assert_eq!(cache.checksum(&[b"ab", b"c"]), cache.checksum(&[b"ab", b"c"]));
+        let sum = |claim: &Claim, parts: &[&[u8]]| cache.checksum(claim, parts);
+        let nobody = Claim::Nobody;
+        assert_ne!(sum(&nobody, &[b"ab", b"c"]), sum(&nobody, &[b"a", b"bc"]));
+        assert_eq!(sum(&nobody, &[b"ab", b"c"]), sum(&nobody, &[b"ab", b"c"]));
+        let user = |gid, groups: &[u32]| {
+            let groups = groups.iter().copied().collect();
+            Claim::User(Identity { uid: 1, gid, groups })
+        };
+        let sums = [nobody, user(1, &[]), user(1, &[2]), user(2, &[1]), user(1, &[2, 1])]
+            .map(|claim| sum(&claim, &[b"a"]));
+        for (i, one) in sums.iter().enumerate() {
+            assert!(!sums[..i].contains(one), "{i}");
+        }
     }
 }

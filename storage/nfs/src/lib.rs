@@ -8,8 +8,8 @@
 //!
 //! Read first: `answer.rs` (from a request to its reply), then `procedures.rs` (what all procedures
 //! have in common), then any procedure. `record.rs`, `xdr.rs`, `rpc.rs`, `arguments.rs` and
-//! `duplicates.rs` do no I/O; `connection.rs`, `worker.rs`, `shared.rs` and `server.rs` are the
-//! sockets and threads.
+//! `duplicates.rs` and `room.rs` do no I/O; `socket.rs`, `connection.rs`, `worker.rs`, `shared.rs`
+//! and `server.rs` are the sockets and threads.
 //!
 //! Deliberately absent: locks (NLM and NSM: clients mount with `nolock`), UDP but for the port
 //! mapper, ACLs, Kerberos, NFS version 4.
@@ -39,10 +39,12 @@ pub mod portmap;
 mod procedures;
 pub mod protocol;
 mod record;
+mod room;
 pub mod rpc;
 mod server;
 mod service;
 mod shared;
+mod socket;
 mod status;
 mod worker;
 pub mod xdr;

@@ -42,7 +42,9 @@ nicache_counters::counters! {
         written_bytes: "Payload in requests, in bytes.",
         copied_bytes: "Payload that was copied out of a receive buffer, in bytes.",
         connections: "Connections that were accepted.",
-        refused_connections: "Connections that were refused because there were too many.",
+        replaced_connections: "Connections with nothing to do that were ended because others needed their places.",
+        refused_connections: "Connections that were refused because there were too many with something to do.",
+        stuck_connections: "Connections that were ended because their clients took no replies.",
         pauses: "How often a connection was not read from because its requests or replies were too many.",
     }
     beside {

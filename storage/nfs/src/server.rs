@@ -14,7 +14,7 @@ use thiserror::Error;
 use tracing::warn;
 
 use crate::chunk::ChunkPool;
-use crate::connection::PauseLimits;
+use crate::connection::{Common, PauseLimits};
 use crate::duplicates::Duplicates;
 use crate::export::{Export, ExportConfig, ExportError};
 use crate::handle::HandleKey;
@@ -43,14 +43,17 @@ pub struct ServerConfig {
     /// Threads that execute requests. One that waits for a disk does nothing else, so there should
     /// be more than CPUs. Default 16.
     pub workers: usize,
-    /// Connections at most; each may cost 64 KiB and the bytes of one request. Default 512.
+    /// Connections at most; each may cost 64 KiB and the bytes of one request. When there are so
+    /// many, one with nothing to do gives way. Clients that no export lets in have an eighth of
+    /// them. Default 512.
     pub connections_max: usize,
     /// Files that are kept open at most, with up to three descriptors each. Default 4096.
     pub open_files_max: usize,
     /// Answers that are remembered for clients that ask again, of some 300 bytes each. Default
     /// 65,536.
     pub answers_max: usize,
-    /// When a connection is not read from. Default: 64 requests under way, 4 MiB to be sent.
+    /// When a connection is not read from, and when it ends because its client takes nothing.
+    /// Default: 64 requests under way, 4 MiB to be sent, 64 MiB by all; 60 s.
     pub pause: PauseLimits,
     /// How long the rest of a request may take to come. Default 60 s.
     pub request_timeout: Duration,
@@ -69,7 +72,12 @@ impl ServerConfig {
             connections_max: 512,
             open_files_max: 4096,
             answers_max: 65_536,
-            pause: PauseLimits { requests_max: 64, unsent_bytes_max: 4 << 20 },
+            pause: PauseLimits {
+                requests_max: 64,
+                unsent_bytes_max: 4 << 20,
+                unsent_bytes_all_max: 64 << 20,
+                unsent_timeout: Duration::from_secs(60),
+            },
             request_timeout: Duration::from_secs(60),
         }
     }
@@ -154,10 +162,16 @@ impl Server {
             mappings,
         };
         let workers = config.workers.max(1);
+        let epoll = Arc::new(epoll);
         let shared = Arc::new(Shared {
             service,
             duplicates: Duplicates::new(config.answers_max, Duration::from_secs(300)),
-            epoll: Arc::new(epoll),
+            common: Common {
+                limits: config.pause,
+                unsent_bytes: Arc::default(),
+                epoll: epoll.clone(),
+            },
+            epoll,
             wake,
             listeners,
             portmap_udp,
@@ -169,10 +183,10 @@ impl Server {
             turns: (0..workers).map(|_| Mutex::default()).collect(),
             idle: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
-            pause: config.pause,
             request_timeout: config.request_timeout,
             start: Instant::now(),
             swept_ms: AtomicU64::new(0),
+            stuck_connections: AtomicU64::new(0),
             metrics: (0..workers).map(|_| Mutex::default()).collect(),
         });
         let mut server = Self { shared: shared.clone(), workers: Vec::new(), addresses };
@@ -220,6 +234,7 @@ impl Server {
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let mut sum = Metrics::default();
+        sum.stuck_connections = self.shared.stuck_connections.load(Ordering::Relaxed);
         for worker in &self.shared.metrics {
             sum.add(&lock(worker));
         }

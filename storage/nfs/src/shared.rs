@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::client::ClientRule;
-use crate::connection::{Connection, PauseLimits};
+use crate::connection::{Common, Connection};
 use crate::duplicates::Duplicates;
 use crate::metrics::Metrics;
 use crate::service::{ClientRules, Service};
@@ -29,6 +29,7 @@ pub(crate) struct Shared {
     pub service: Service,
     pub duplicates: Duplicates<Arc<Connection>>,
     pub epoll: Arc<OwnedFd>,
+    pub common: Common,
     pub wake: OwnedFd,
     pub listeners: Vec<TcpListener>,
     pub portmap_udp: Option<UdpSocket>,
@@ -43,10 +44,11 @@ pub(crate) struct Shared {
     /// Workers that wait.
     pub idle: AtomicUsize,
     pub is_over: AtomicBool,
-    pub pause: PauseLimits,
     pub request_timeout: Duration,
     pub start: Instant,
     pub swept_ms: AtomicU64,
+    /// Connections that were ended because their clients took no replies.
+    pub stuck_connections: AtomicU64,
     pub metrics: Vec<Mutex<Metrics>>,
 }
 
@@ -93,6 +95,7 @@ impl Shared {
     /// Ends a connection.
     pub(crate) fn forget(&self, connection: &Connection) {
         connection.close();
+        connection.discard_unsent();
         self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(&connection.token);
     }
 }

@@ -13,9 +13,11 @@ use crate::answer::{Answerer, Origin};
 use crate::connection::{Connection, Received};
 use crate::impersonation::Impersonation;
 use crate::record::{Record, RecordReader};
+use crate::room::{Guest, Room, room};
 use crate::rpc::Replies;
 use crate::service::ClientRules;
 use crate::shared::{Shared, TOKEN_CONNECTIONS, TOKEN_PORTMAP_UDP, TOKEN_WAKE, lock};
+use crate::socket;
 
 /// Requests that a worker takes from one connection before it looks at others.
 const REQUESTS_IN_A_ROW_MAX: usize = 16;
@@ -30,13 +32,25 @@ const WATCH_BUSY: Duration = Duration::from_millis(10);
 const WATCH_IDLE: Duration = Duration::from_millis(100);
 /// How often what is old is thrown away.
 const SWEEP: Duration = Duration::from_secs(5);
+/// How often it is looked for clients that do not go on.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Passes the turn of connections on whose present request turns out to be slow: nothing else of
 /// its client should wait for it.
+///
+/// Ends connections of clients that do not go on. Workers could not: all may wait for memory that
+/// only this sets free.
 pub(crate) fn watch(shared: &Shared) {
     let mut is_busy = false;
+    let mut looked = Instant::now();
     while !shared.is_over.load(Ordering::SeqCst) {
         std::thread::park_timeout(if is_busy { WATCH_BUSY } else { WATCH_IDLE });
         is_busy = false;
+        let now = Instant::now();
+        if now.saturating_duration_since(looked) >= LOOK {
+            looked = now;
+            end_stuck(shared, now);
+        }
         for slot in &shared.turns {
             let mut turn = lock(slot);
             let Some((_, since)) = &*turn else { continue };
@@ -48,6 +62,30 @@ pub(crate) fn watch(shared: &Shared) {
             drop(turn);
             connection.send(&mut Replies::default());
             shared.pass(connection);
+        }
+    }
+}
+
+/// Ends connections whose clients have begun a request and do not go on, or take no replies.
+fn end_stuck(shared: &Shared, now: Instant) {
+    let connections: Vec<_> = shared
+        .connections
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .values()
+        .cloned()
+        .collect();
+    let is_late = |since: Option<Instant>, timeout| {
+        since.is_some_and(|since| now.saturating_duration_since(since) > timeout)
+    };
+    for connection in connections {
+        if is_late(connection.incomplete_since(), shared.request_timeout) {
+            debug!(peer = %connection.peer, "connection ended: the rest of a request did not come");
+            shared.forget(&connection);
+        } else if is_late(connection.stuck_since(), shared.common.unsent_timeout()) {
+            debug!(peer = %connection.peer, "connection ended: its client takes no replies");
+            shared.stuck_connections.fetch_add(1, Ordering::Relaxed);
+            shared.forget(&connection);
         }
     }
 }
@@ -138,14 +176,34 @@ impl<'a> Worker<'a> {
                     return;
                 }
             };
-            let mut connections =
-                self.shared.connections.write().unwrap_or_else(PoisonError::into_inner);
-            if connections.len() >= self.shared.connections_max {
-                lock(&self.shared.metrics[self.index]).refused_connections += 1;
+            if socket::set_up(&stream).is_err() {
                 continue;
             }
-            if stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).is_err() {
-                continue;
+            let rules = self.shared.rules(peer);
+            let is_stranger = rules.iter().all(Option::is_none);
+            let mut connections =
+                self.shared.connections.write().unwrap_or_else(PoisonError::into_inner);
+            let guests = || {
+                connections.values().map(|connection| Guest {
+                    token: connection.token,
+                    address: connection.peer.ip().to_canonical(),
+                    is_stranger: connection.is_stranger,
+                    idle_since: connection.idle_since(),
+                })
+            };
+            match room(guests, connections.len(), self.shared.connections_max, is_stranger) {
+                Room::Free => {}
+                Room::Of(token) => {
+                    lock(&self.shared.metrics[self.index]).replaced_connections += 1;
+                    if let Some(idle) = connections.remove(&token) {
+                        debug!(peer = %idle.peer, "connection ended: another one needs its place");
+                        idle.close();
+                    }
+                }
+                Room::None => {
+                    lock(&self.shared.metrics[self.index]).refused_connections += 1;
+                    continue;
+                }
             }
             lock(&self.shared.metrics[self.index]).connections += 1;
             let token = self.shared.token_next.fetch_add(1, Ordering::SeqCst);
@@ -153,10 +211,9 @@ impl<'a> Worker<'a> {
             let connection = Arc::new(Connection::new(
                 token,
                 (stream, peer),
-                self.shared.rules(peer),
+                rules,
                 reader,
-                self.shared.pause,
-                self.shared.epoll.clone(),
+                self.shared.common.clone(),
                 Instant::now(),
             ));
             connections.insert(token, connection.clone());
@@ -203,7 +260,7 @@ impl<'a> Worker<'a> {
                 }
             };
             in_a_row += 1;
-            let mut has_turn = !self.give_turn(connection, in_a_row);
+            let mut has_turn = !self.give_turn(connection, in_a_row, begun);
             if has_turn {
                 *lock(&self.shared.turns[self.index]) = Some((connection.clone(), begun));
             }
@@ -229,7 +286,7 @@ impl<'a> Worker<'a> {
 
     /// Gives a connection's turn to others before a request of it is executed, if that is better,
     /// and says so.
-    fn give_turn(&self, connection: &Arc<Connection>, in_a_row: usize) -> bool {
+    fn give_turn(&self, connection: &Arc<Connection>, in_a_row: usize, now: Instant) -> bool {
         let is_fair = in_a_row < REQUESTS_IN_A_ROW_MAX;
         if is_fair && !connection.is_slow() {
             return false;
@@ -241,7 +298,7 @@ impl<'a> Worker<'a> {
             }
             self.shared.pass(connection.clone());
         } else {
-            connection.end_turn();
+            connection.end_turn(now);
         }
         true
     }
@@ -309,22 +366,6 @@ impl<'a> Worker<'a> {
         }
         self.shared.service.nodes.sweep();
         self.shared.duplicates.sweep(now);
-        let connections: Vec<_> = self
-            .shared
-            .connections
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect();
-        for connection in connections {
-            let is_late =
-                |since: Instant| now.saturating_duration_since(since) > self.shared.request_timeout;
-            if connection.incomplete_since().is_some_and(is_late) {
-                debug!(peer = %connection.peer, "connection ended: the rest of a request did not come");
-                self.shared.forget(&connection);
-            }
-        }
         for listener in 0..self.shared.listeners.len() {
             self.accept(listener);
         }

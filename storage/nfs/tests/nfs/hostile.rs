@@ -1,15 +1,18 @@
 //! What clients do not send: wrong lengths, fragments, forged heads; and clients that go or do not
 //! read.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Opaque;
 use nicache_nfs::protocol::{MOUNT, NFS, Procedure, Program};
-use nicache_nfs::{PauseLimits, Server, ServerConfig};
+use nicache_nfs::{ClientRule, PauseLimits, Server, ServerConfig};
+use nicache_payload::{Extent, FileId, Payload, Stability};
 
 use crate::world::*;
 
@@ -278,9 +281,9 @@ fn a_slow_request_stops_no_others() {
 fn a_client_that_does_not_read_is_not_read_from() {
     let folder = folder();
     fs::write(folder.path().join("f"), vec![7; 1 << 20]).unwrap();
-    let pause = PauseLimits { requests_max: 8, unsent_bytes_max: 2 << 20 };
-    let config =
-        ServerConfig { pause, ..config(vec![export("/export", folder.path(), open_rule())]) };
+    let config = config(vec![export("/export", folder.path(), open_rule())]);
+    let pause = PauseLimits { requests_max: 8, unsent_bytes_max: 2 << 20, ..config.pause };
+    let config = ServerConfig { pause, ..config };
     let server = Server::start(config, original()).unwrap();
     let mut client = Client::connect(server.addresses()[0]);
     let root = client.mount("/export").unwrap();
@@ -322,27 +325,267 @@ fn a_client_that_does_not_read_is_not_read_from() {
     thread.join().unwrap();
 }
 
-#[test]
-fn connections_are_limited_and_do_not_wait_for_ever() {
+/// Payload whose replies are out of a memory of so many bytes.
+struct Memory {
+    inner: Arc<dyn Payload>,
+    bytes_max: usize,
+    used: Arc<AtomicUsize>,
+    used_max: AtomicUsize,
+}
+
+/// What a reply has of it.
+struct Part(Vec<u8>, Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0.len(), Ordering::SeqCst);
+    }
+}
+
+impl Memory {
+    fn new(bytes_max: usize) -> Arc<Self> {
+        let (used, used_max) = Default::default();
+        Arc::new(Self { inner: original(), bytes_max, used, used_max })
+    }
+}
+
+impl Payload for Memory {
+    fn read(&self, _: &File, _: FileId, _: u64, len: u32) -> io::Result<Vec<Extent>> {
+        let len = len as usize;
+        let used = self.used.fetch_add(len, Ordering::SeqCst) + len;
+        let part = Part(vec![7; len], self.used.clone());
+        if used > self.bytes_max {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.used_max.fetch_max(used, Ordering::SeqCst);
+        Ok(vec![Extent::from_owner(part)])
+    }
+
+    fn write(
+        &self,
+        file: &File,
+        id: FileId,
+        offset: u64,
+        data: &[Extent],
+        stability: Stability,
+    ) -> io::Result<()> {
+        self.inner.write(file, id, offset, data, stability)
+    }
+
+    fn commit(&self, file: &File, id: FileId) -> io::Result<()> {
+        self.inner.commit(file, id)
+    }
+
+    fn resize(&self, file: &File, id: FileId, size: u64) -> io::Result<()> {
+        self.inner.resize(file, id, size)
+    }
+
+    fn verifier(&self) -> u64 {
+        1
+    }
+}
+
+/// A file of 1 MiB, served out of a memory.
+fn lender(memory: &Arc<Memory>, pause: PauseLimits) -> (Server, tempfile::TempDir) {
     let folder = folder();
+    fs::write(folder.path().join("f"), vec![7; 1 << 20]).unwrap();
+    let config =
+        ServerConfig { pause, ..config(vec![export("/export", folder.path(), open_rule())]) };
+    (Server::start(config, memory.clone()).unwrap(), folder)
+}
+
+/// Asks for 1 MiB so often, and does not look at replies.
+fn ask(client: &mut Client, file: &nfs_fh3, count: usize) {
+    for _ in 0..count {
+        let read = packed(&READ3args { file: file.clone(), offset: 0, count: 1 << 20 });
+        let record = client.record(NFS, 6, next_xid(), &read);
+        client.send(&record);
+    }
+}
+
+const PAUSE: PauseLimits = PauseLimits {
+    requests_max: 64,
+    unsent_bytes_max: 8 << 20,
+    unsent_bytes_all_max: 64 << 20,
+    unsent_timeout: MINUTE,
+};
+
+/// Memory that a client's replies hold comes back, also if the client stays and never takes them.
+#[test]
+fn a_client_that_takes_no_replies_is_ended() {
+    let memory = Memory::new(4 << 20);
+    let pause = PauseLimits { unsent_timeout: Duration::from_millis(300), ..PAUSE };
+    let (server, _folder) = lender(&memory, pause);
+    let mut other = Client::connect(server.addresses()[0]);
+    let root = other.mount("/export").unwrap();
+    let file = other.lookup(&root, "f").unwrap();
+    let mut stopped = Client::connect(server.addresses()[0]);
+    ask(&mut stopped, &file, 64);
+    until("it is ended", || server.metrics().stuck_connections == 1);
+    until("memory is free", || memory.used.load(Ordering::SeqCst) == 0);
+    assert_eq!(other.read(&file, 0, 1 << 20).unwrap().0.len(), 1 << 20);
+    assert_eq!(server.sizes().connections, 1);
+}
+
+/// Many such clients hold no more than all may together, and lose nothing.
+#[test]
+fn replies_of_all_clients_together_are_limited() {
+    const CLIENTS: usize = 6;
+    const COUNT: usize = 24;
+    let memory = Memory::new(usize::MAX);
+    let pause = PauseLimits { unsent_bytes_all_max: 2 << 20, ..PAUSE };
+    let (server, _folder) = lender(&memory, pause);
+    let mut clients: Vec<Client> =
+        (0..CLIENTS).map(|_| Client::connect(server.addresses()[0])).collect();
+    let root = clients[0].mount("/export").unwrap();
+    let file = clients[0].lookup(&root, "f").unwrap();
+    clients.iter_mut().for_each(|client| ask(client, &file, COUNT));
+    until("all are paused", || server.metrics().pauses >= CLIENTS as u64);
+    for client in &mut clients {
+        for _ in 0..COUNT {
+            assert_eq!(client.receive().unwrap().len(), 24 + 4 + 88 + 12 + (1 << 20));
+        }
+    }
+    // What the limit is, and one reply of each client and of each of four workers.
+    let used_max = memory.used_max.load(Ordering::SeqCst);
+    assert!(used_max <= (2 + CLIENTS + 4) << 20, "{used_max} bytes");
+}
+
+/// A server with room for eight connections, for 127.0.0.1 only.
+fn crowded(request_timeout: Duration, payload: Arc<dyn Payload>) -> (Server, tempfile::TempDir) {
+    let folder = folder();
+    let here = ClientRule { network: "127.0.0.1".parse().unwrap(), ..open_rule() };
     let config = ServerConfig {
         connections_max: 8,
-        request_timeout: Duration::from_millis(100),
-        ..config(vec![export("/export", folder.path(), open_rule())])
+        workers: 12,
+        request_timeout,
+        ..config(vec![export("/export", folder.path(), here)])
     };
-    let server = Server::start(config, original()).unwrap();
+    (Server::start(config, payload).unwrap(), folder)
+}
+
+/// A connection from another address of this machine, which no export lets in.
+fn stranger(address: SocketAddr) -> Client {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+    connect(&socket, &address).unwrap();
+    Client::over(TcpStream::from(socket))
+}
+
+/// One that was let in. While a worker has not quite done with the last one, its place is not free.
+fn stranger_let_in(address: SocketAddr) -> Client {
+    let mut found = None;
+    until("there is a place for a stranger", || {
+        let mut client = stranger(address);
+        let record = client.record(NFS, 0, next_xid(), &[]);
+        let _ = client.stream.write_all(&(0x8000_0000 | record.len() as u32).to_be_bytes());
+        let _ = client.stream.write_all(&record);
+        found = client.receive().map(|_| client);
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn connections_that_are_silent_keep_nobody_out() {
+    let (server, _folder) = crowded(MINUTE, original());
+    let address = server.addresses()[0];
+    let mut silent: Vec<Client> = (0..8).map(|_| Client::connect(address)).collect();
+    // Two of them have begun a request.
+    for client in &mut silent[..2] {
+        client.stream.write_all(&[0x80, 0]).unwrap();
+    }
+    until("all are there", || server.sizes().connections == 8);
+    let mut newcomers = Vec::new();
+    for _ in 0..16 {
+        let mut newcomer = Client::connect(address);
+        newcomer.null();
+        newcomers.push(newcomer);
+        assert_eq!(server.sizes().connections, 8);
+    }
+    assert_eq!(server.metrics().replaced_connections, 16);
+    assert_eq!(server.metrics().refused_connections, 0);
+}
+
+#[test]
+fn nobody_gives_way_to_a_stranger() {
+    let (server, _folder) = crowded(MINUTE, original());
+    let address = server.addresses()[0];
+    let mut kept: Vec<Client> = (0..4).map(|_| Client::connect(address)).collect();
+    kept.iter_mut().for_each(Client::null);
+    // Strangers hear that they may not, and have one place of the eight.
+    let mut strangers: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = stranger_let_in(address);
+            assert_eq!(client.mount("/export"), Err(Stat::NFS3ERR_ACCES as u32));
+            client
+        })
+        .collect();
+    assert_eq!(server.sizes().connections, 5);
+    for client in &mut strangers[..19] {
+        assert_eq!(client.stream.read(&mut [0]).unwrap_or(0), 0, "ended");
+    }
+    // They are the first to give way.
+    kept.extend((0..4).map(|_| Client::connect(address)));
+    kept.iter_mut().for_each(Client::null);
+    assert_eq!(strangers[19].stream.read(&mut [0]).unwrap_or(0), 0, "ended");
+    let mut refused = stranger(address);
+    assert_eq!(refused.stream.read(&mut [0]).unwrap_or(0), 0, "refused");
+    kept.iter_mut().for_each(Client::null);
+}
+
+#[test]
+fn connections_with_something_to_do_are_limited() {
+    let gate = crate::duplicates::Gate::new(true);
+    let (server, _folder) = crowded(MINUTE, gate.clone());
     let address = server.addresses()[0];
     let mut kept: Vec<Client> = (0..8).map(|_| Client::connect(address)).collect();
-    kept.iter_mut().for_each(Client::null);
+    let root = kept[0].mount("/export").unwrap();
+    let file = kept[0].make_file(&root, "f");
+    gate.set(false);
+    let calls: Vec<u32> = kept
+        .iter_mut()
+        .map(|client| {
+            let write = packed(&WRITE3args {
+                file: file.clone(),
+                offset: 0,
+                count: 4,
+                stable: stable_how::UNSTABLE,
+                data: Opaque::borrowed(b"slow"),
+            });
+            let xid = next_xid();
+            let record = client.record(NFS, Procedure::Write as u32, xid, &write);
+            client.send(&record);
+            xid
+        })
+        .collect();
+    until("all are under way", || gate.writes.load(Ordering::SeqCst) == 8);
     let mut refused = TcpStream::connect(address).unwrap();
     assert_eq!(refused.read(&mut [0]).unwrap_or(0), 0);
     assert_eq!(server.metrics().refused_connections, 1);
-    // Half a request each; those are ended, and there is room again.
-    for client in &mut kept {
-        client.stream.write_all(&[0x80, 0]).unwrap();
+    gate.set(true);
+    for (client, xid) in kept.iter_mut().zip(calls) {
+        assert_eq!(client.results(xid)[..4], [0; 4]);
     }
-    until("they are ended", || server.sizes().connections == 0);
-    Client::connect(address).null();
+}
+
+#[test]
+fn half_a_request_does_not_wait_for_ever() {
+    let (server, _folder) = crowded(Duration::from_millis(100), original());
+    let mut client = Client::connect(server.addresses()[0]);
+    client.null();
+    client.stream.write_all(&[0x80, 0]).unwrap();
+    until("it is ended", || server.sizes().connections == 0);
+    assert_eq!(client.receive(), None);
 }
 
 /// Any bytes at all, on many connections; the server is as it was.

@@ -100,9 +100,20 @@ pub(crate) fn folder() -> tempfile::TempDir {
 }
 
 pub(crate) fn user(uid: u32, gid: u32, gids: &[u32]) -> opaque_auth<'static> {
+    user_at(1, "client", uid, gid, gids)
+}
+
+/// A user at a time and on a machine.
+pub(crate) fn user_at(
+    stamp: u32,
+    machine: &str,
+    uid: u32,
+    gid: u32,
+    gids: &[u32],
+) -> opaque_auth<'static> {
     opaque_auth::auth_unix(&auth_unix {
-        stamp: 1,
-        machinename: Opaque::owned(b"client".to_vec()),
+        stamp,
+        machinename: Opaque::owned(machine.as_bytes().to_vec()),
         uid,
         gid,
         gids: gids.to_vec(),
@@ -139,7 +150,7 @@ impl Client {
         panic!("no reserved port is free");
     }
 
-    fn over(stream: TcpStream) -> Self {
+    pub(crate) fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self { stream, credential: user(0, 0, &[]) }
