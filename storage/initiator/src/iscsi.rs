@@ -385,7 +385,7 @@ impl Driver {
             if self.look == Some(answer.tag) {
                 self.take_look(answer, queue);
             } else {
-                take_answer(answer, queue, sent);
+                self.take_answer(answer, queue, sent);
             }
         }
         let Some(reason) = broken else { return Some(session) };
@@ -393,18 +393,46 @@ impl Driver {
         queue.handle_session_down(reason, Instant::now());
         self.look = None;
         for answer in session.end() {
-            take_answer(answer, queue, sent);
+            self.take_answer(answer, queue, sent);
         }
         None
+    }
+
+    fn take_answer(
+        &self,
+        answer: Answer,
+        queue: &mut Queue<Caller>,
+        sent: &mut HashMap<u64, Command<Caller>>,
+    ) {
+        let Some(mut command) = sent.remove(&answer.tag) else { return };
+        if let Request::Transfer { operation, .. } = answer.request {
+            command.operation = operation;
+        }
+        let mut verdict = judge(answer.status, answer.sense);
+        if verdict == Verdict::Done && answer.is_short {
+            verdict = Verdict::Failed(
+                "the target moved another number of bytes than was asked for".to_owned(),
+            );
+        }
+        if let Verdict::Forgot(reason) = &verdict {
+            tell_forgot(&self.url, reason);
+        }
+        queue.handle_answer(command, verdict, Instant::now());
     }
 
     /// Whether the unit is still this gateway's.
     fn take_look(&mut self, answer: Answer, queue: &mut Queue<Caller>) {
         self.look = None;
+        let verdict = judge(answer.status, answer.sense);
+        // A reset is told once to each session: to whichever command comes next.
+        if let Verdict::Forgot(reason) = &verdict {
+            tell_forgot(&self.url, reason);
+            queue.handle_forgot();
+        }
         let (Some(claim), Request::Raw { data, .. }) = (&self.claim, &answer.request) else {
             return;
         };
-        if judge(answer.status, answer.sense) == Verdict::Done
+        if verdict == Verdict::Done
             && let Some(reason) = parse_reserved(data).and_then(|found| claim.lost(found))
         {
             queue.handle_taken(reason);
@@ -491,22 +519,8 @@ fn is_over(answer: &Answer) -> bool {
     judge(answer.status, answer.sense) == Verdict::NextSession
 }
 
-fn take_answer(
-    answer: Answer,
-    queue: &mut Queue<Caller>,
-    sent: &mut HashMap<u64, Command<Caller>>,
-) {
-    let Some(mut command) = sent.remove(&answer.tag) else { return };
-    if let Request::Transfer { operation, .. } = answer.request {
-        command.operation = operation;
-    }
-    let mut verdict = judge(answer.status, answer.sense);
-    if verdict == Verdict::Done && answer.is_short {
-        verdict = Verdict::Failed(
-            "the target moved another number of bytes than was asked for".to_owned(),
-        );
-    }
-    queue.handle_answer(command, verdict, Instant::now());
+fn tell_forgot(url: &TargetUrl, reason: &str) {
+    tracing::warn!("{url}: {reason}; what no flush has covered is written again");
 }
 
 #[cfg(test)]

@@ -44,13 +44,15 @@ mod raw {
         cdb: [c_uchar; 16],
         pub(super) residual_status: c_uint,
         pub(super) residual: usize,
-        sense_error_type: c_uchar,
+        /// The response code.
+        pub(super) sense_error_type: c_uchar,
         pub(super) sense_key: c_int,
         pub(super) sense_ascq: c_int,
     }
 
     const _: () = assert!(
         std::mem::offset_of!(ScsiTask, residual) == 40
+            && std::mem::offset_of!(ScsiTask, sense_error_type) == 48
             && std::mem::offset_of!(ScsiTask, sense_ascq) == 56
     );
 
@@ -554,11 +556,21 @@ impl Context {
         })?;
         let InFlight { task, request, .. } = self.in_flight.remove(&tag)?;
         // SAFETY: the task was made by libiscsi and is freed only here and in `drop`.
-        let raw::ScsiTask { residual_status, residual, sense_key, sense_ascq, .. } =
-            unsafe { task.read() };
+        let raw::ScsiTask {
+            residual_status,
+            residual,
+            sense_error_type,
+            sense_key,
+            sense_ascq,
+            ..
+        } = unsafe { task.read() };
         // SAFETY: as above; libiscsi is done with a task whose callback it called.
         unsafe { raw::scsi_free_scsi_task(task.as_ptr()) };
-        let sense = Sense { key: (sense_key & 0xF) as u8, code: (sense_ascq & 0xFFFF) as u16 };
+        let sense = Sense {
+            response: sense_error_type & 0x7F,
+            key: (sense_key & 0xF) as u8,
+            code: (sense_ascq & 0xFFFF) as u16,
+        };
         Some(Answer {
             tag,
             request,

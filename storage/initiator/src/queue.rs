@@ -5,7 +5,7 @@
 //! the operator said. Then the unit fails closed: it takes no further commands, because nobody can
 //! say what the target still has. In a new session, what the old one completed without a flush is
 //! written again before anything else (`unflushed.rs`); so also after a flush that failed, because
-//! the target may have dropped what it could not write.
+//! the target may have dropped what it could not write, and after a target said that it was reset.
 //!
 //! Order of calls: `handle_*` tells what happened; then `poll_command` until None, and
 //! `poll_finished` until None.
@@ -97,6 +97,8 @@ pub(crate) struct Queue<T> {
     own_flush: bool,
     /// One at a time: if one fails, what another of the same time said is worth nothing.
     flush_sent: bool,
+    /// The target forgot something while that flush was with it: its success says nothing.
+    flush_void: bool,
     unflushed: Unflushed,
     finished: VecDeque<Finished<T>>,
 }
@@ -114,6 +116,7 @@ impl<T> Queue<T> {
             sent: 0,
             own_flush: false,
             flush_sent: false,
+            flush_void: false,
             unflushed: Unflushed::new(),
             finished: VecDeque::new(),
         }
@@ -146,30 +149,25 @@ impl<T> Queue<T> {
     }
 
     /// The target answered a command, or its session ended.
-    pub(crate) fn handle_answer(
-        &mut self,
-        mut command: Command<T>,
-        verdict: Verdict,
-        now: Instant,
-    ) {
+    pub(crate) fn handle_answer(&mut self, command: Command<T>, verdict: Verdict, now: Instant) {
         self.sent -= 1;
         if matches!(command.origin, Origin::Replay) {
             self.replays_sent -= 1;
         }
+        let mut is_void = false;
         if matches!(command.operation, Operation::Flush) {
             self.flush_sent = false;
+            is_void = std::mem::take(&mut self.flush_void);
         }
         match verdict {
+            Verdict::Done if is_void => self.repeat(command, None),
             Verdict::Done => self.complete(command),
             Verdict::Again | Verdict::NextSession => self.repeat(command, None),
-            Verdict::Later(reason) => {
-                let since = *command.first_refused.get_or_insert(now);
-                if now.duration_since(since) >= self.limits.patience {
-                    self.fail(command, &reason, false);
-                } else {
-                    self.repeat(command, Some(now + PAUSE));
-                }
+            Verdict::Forgot(reason) => {
+                self.handle_forgot();
+                self.postpone(command, &reason, now);
             }
+            Verdict::Later(reason) => self.postpone(command, &reason, now),
             Verdict::Full(reason) => self.fail(command, &reason, true),
             Verdict::Taken(reason) => {
                 self.handle_taken(reason);
@@ -177,6 +175,12 @@ impl<T> Queue<T> {
             }
             Verdict::Failed(reason) => self.fail(command, &reason, false),
         }
+    }
+
+    /// The target may have lost what it acknowledged since the last flush.
+    pub(crate) fn handle_forgot(&mut self) {
+        self.replay_due = true;
+        self.flush_void = self.flush_sent;
     }
 
     /// Gives up what has waited too long for a session.
@@ -281,13 +285,23 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Sends a command again after a pause, or gives it up.
+    fn postpone(&mut self, mut command: Command<T>, reason: &str, now: Instant) {
+        let since = *command.first_refused.get_or_insert(now);
+        if now.duration_since(since) >= self.limits.patience {
+            self.fail(command, reason, false);
+        } else {
+            self.repeat(command, Some(now + PAUSE));
+        }
+    }
+
     fn repeat(&mut self, mut command: Command<T>, not_before: Option<Instant>) {
         command.not_before = not_before;
         if let Link::Lost(error) = &self.link {
             let error = error.clone();
             self.finish(command, Err(error));
         } else if matches!(command.origin, Origin::Replay) {
-            // If the session is over, the next one begins with all of them anew.
+            // If all of them are due anew, this one is among them.
             if matches!(self.link, Link::Up) && !self.replay_due {
                 self.replays.push_back(command);
             }

@@ -187,7 +187,11 @@ impl Session {
         for _ in 0..8 {
             self.issue(request()).map_err(|_| "a command could not be sent")?;
             let answer = drive(&mut self.context, deadline, Context::poll_answer)?;
-            if !matches!(judge(answer.status, answer.sense), Verdict::Again | Verdict::Later(_)) {
+            // A new session writes again what no flush has covered, whatever the target forgot.
+            if !matches!(
+                judge(answer.status, answer.sense),
+                Verdict::Again | Verdict::Forgot(_) | Verdict::Later(_)
+            ) {
                 return Ok(answer);
             }
         }

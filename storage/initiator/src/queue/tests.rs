@@ -120,9 +120,42 @@ fn much_without_a_flush_is_flushed() {
     assert!(queue.poll_command(now).is_none());
 }
 
-/// A target with a volatile cache that it loses whenever a session ends.
+#[test]
+fn a_reset_inside_a_session_has_the_unflushed_written_again() {
+    let (mut queue, now) = up();
+    queue.handle_command(write(0, 1), 1);
+    let command = queue.poll_command(now).unwrap();
+    queue.handle_answer(command, Verdict::Done, now);
+    queue.handle_command(Operation::Read { offset: 0, buffers: Vec::new() }, 2);
+    let read = queue.poll_command(now).unwrap();
+    queue.handle_command(Operation::Flush, 3);
+    let flush = queue.poll_command(now).unwrap();
+    queue.handle_answer(read, Verdict::Forgot("reset".into()), now);
+    // The flush may have come after the reset.
+    queue.handle_answer(flush, Verdict::Done, now);
+    queue.poll_finished();
+    assert!(queue.poll_finished().is_none());
+    let replay = queue.poll_command(now).unwrap();
+    assert!(matches!(&replay.operation, Operation::Write { data, .. } if data[0][0] == 1));
+    assert!(queue.poll_command(now).is_none());
+    queue.handle_answer(replay, Verdict::Done, now);
+    let flush = queue.poll_command(now).unwrap();
+    assert!(matches!(flush.operation, Operation::Flush));
+    queue.handle_answer(flush, Verdict::Done, now);
+    assert!(matches!(queue.poll_finished(), Some((3, _, Ok(())))));
+    assert_eq!(queue.unflushed.bytes(), 0);
+    // The look for a lost reservation may be the one that is told.
+    queue.handle_forgot();
+    let read = queue.poll_command(now + PAUSE).unwrap();
+    queue.handle_answer(read, Verdict::Done, now + PAUSE);
+    assert!(matches!(queue.poll_finished(), Some((2, _, Ok(())))));
+}
+
+/// A target with a volatile cache that it loses with its power.
 #[derive(Default)]
 struct Target {
+    /// The next command is told, and is not executed.
+    was_reset: bool,
     stable: HashMap<u64, u8>,
     cache: HashMap<u64, u8>,
 }
@@ -135,7 +168,10 @@ proptest::proptest! {
     #[test]
     fn nothing_acknowledged_is_lost(seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut queue, now) = up();
+        let mut now = Instant::now();
+        let limits = Limits { patience: Duration::from_secs(1000), ..limits() };
+        let mut queue = Queue::new("lun".into(), limits, now);
+        queue.handle_session_up();
         let mut target = Target::default();
         let mut flying: Vec<Command<u32>> = Vec::new();
         // By block: the value of the last write, which is complete or not.
@@ -145,6 +181,7 @@ proptest::proptest! {
         let mut blocks: HashMap<u32, u64> = HashMap::new();
         let mut durable: HashMap<u64, u8> = HashMap::new();
         for caller in 0..300_u32 {
+            now += PAUSE;
             match random.u32(0..10) {
                 0..5 => {
                     let (block, byte) = (random.u64(0..8), random.u8(..));
@@ -164,11 +201,16 @@ proptest::proptest! {
                 }
                 6 => {
                     target.cache.clear();
+                    target.was_reset = false;
                     queue.handle_session_down("power cut".into(), now);
                     while let Some(command) = flying.pop() {
                         queue.handle_answer(command, Verdict::NextSession, now);
                     }
                     queue.handle_session_up();
+                }
+                7 => {
+                    target.cache.clear();
+                    target.was_reset = true;
                 }
                 _ => {}
             }
@@ -178,6 +220,7 @@ proptest::proptest! {
             for _ in 0..random.usize(0..4).min(flying.len()) {
                 let command = flying.swap_remove(random.usize(..flying.len()));
                 let verdict = match random.u32(0..12) {
+                    _ if std::mem::take(&mut target.was_reset) => Verdict::Forgot("reset".into()),
                     0 => Verdict::Again,
                     1 if matches!(command.operation, Operation::Flush) => {
                         // The target drops what it could not write.
