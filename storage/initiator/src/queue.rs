@@ -27,7 +27,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Limits {
     /// Commands at the target at once.
     pub(crate) depth_max: usize,
-    /// Completed bytes without a flush, at which the queue flushes of its own.
+    /// Completed bytes without a flush, at which the queue flushes of its own. With those of writes
+    /// at the target they may become twice as many; then writes wait for the flush.
     pub(crate) unflushed_bytes_max: usize,
     /// The longest single write of bytes that are written again.
     pub(crate) transfer_bytes_max: usize,
@@ -50,6 +51,13 @@ impl Operation {
             Self::Read { .. } => "read",
             Self::Write { .. } => "write",
             Self::Flush => "flush",
+        }
+    }
+
+    fn write_bytes(&self) -> usize {
+        match self {
+            Self::Write { data, .. } => data.iter().map(Bytes::len).sum(),
+            Self::Read { .. } | Self::Flush => 0,
         }
     }
 }
@@ -94,6 +102,8 @@ pub(crate) struct Queue<T> {
     replay_due: bool,
     replays_sent: usize,
     sent: usize,
+    /// Bytes of the callers' writes at the target.
+    write_bytes_sent: usize,
     own_flush: bool,
     /// One at a time: if one fails, what another of the same time said is worth nothing.
     flush_sent: bool,
@@ -114,6 +124,7 @@ impl<T> Queue<T> {
             replay_due: false,
             replays_sent: 0,
             sent: 0,
+            write_bytes_sent: 0,
             own_flush: false,
             flush_sent: false,
             flush_void: false,
@@ -153,6 +164,8 @@ impl<T> Queue<T> {
         self.sent -= 1;
         if matches!(command.origin, Origin::Replay) {
             self.replays_sent -= 1;
+        } else {
+            self.write_bytes_sent -= command.operation.write_bytes();
         }
         let mut is_void = false;
         if matches!(command.operation, Operation::Flush) {
@@ -251,8 +264,11 @@ impl<T> Queue<T> {
             self.waiting.push_front(Command::new(Operation::Flush, Origin::Own));
         }
         let flush_sent = self.flush_sent;
+        let room = self.room();
         let may_go = |command: &Command<T>| {
-            command.is_due(now) && !(flush_sent && matches!(command.operation, Operation::Flush))
+            command.is_due(now)
+                && !(flush_sent && matches!(command.operation, Operation::Flush))
+                && command.operation.write_bytes() <= room
         };
         let next = self.waiting.iter().position(may_go)?;
         let mut command = self.waiting.remove(next)?;
@@ -260,6 +276,7 @@ impl<T> Queue<T> {
             command.covers = Some(self.unflushed.begin_flush());
             self.flush_sent = true;
         }
+        self.write_bytes_sent += command.operation.write_bytes();
         self.sent += 1;
         Some(command)
     }
@@ -320,12 +337,41 @@ impl<T> Queue<T> {
         if matches!(command.operation, Operation::Flush) {
             self.replay_due = true;
         }
+        if matches!(command.origin, Origin::Own) {
+            self.fail_writes(reason);
+        }
         let lun = self.name.clone();
         let error = match is_full {
             true => LunError::Full { lun, reason: reason.to_owned() },
             false => LunError::Failed { lun, command: name, reason: reason.to_owned() },
         };
         self.finish(command, Err(error));
+    }
+
+    /// How many bytes a write may have that is sent now.
+    fn room(&self) -> usize {
+        // Something is under way that makes more.
+        if self.own_flush || self.flush_sent || self.write_bytes_sent > 0 {
+            let kept = self.unflushed.bytes() + self.write_bytes_sent;
+            (2 * self.limits.unflushed_bytes_max).saturating_sub(kept)
+        } else {
+            usize::MAX
+        }
+    }
+
+    /// The queue's own flush failed, for which these have waited.
+    fn fail_writes(&mut self, reason: &str) {
+        let (lun, reason) = (self.name.clone(), format!("the flush before it failed: {reason}"));
+        let error = LunError::Failed { lun, command: "write", reason };
+        let room = self.room();
+        let (held, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|command| command.operation.write_bytes() > room);
+        self.waiting = waiting;
+        let held: VecDeque<Command<T>> = held;
+        for command in held {
+            self.finish(command, Err(error.clone()));
+        }
     }
 
     fn finish(&mut self, command: Command<T>, result: Result<(), LunError>) {

@@ -151,6 +151,87 @@ fn a_reset_inside_a_session_has_the_unflushed_written_again() {
     assert!(matches!(queue.poll_finished(), Some((2, _, Ok(())))));
 }
 
+#[test]
+fn what_no_flush_has_covered_is_bounded_while_a_flush_takes_its_time() {
+    for is_busy in [false, true] {
+        let (mut queue, now) = up();
+        let mut flush = None;
+        let mut written = 0;
+        for block in 0..100 {
+            queue.handle_command(write(block, 1), block as u32);
+            while let Some(command) = queue.poll_command(now) {
+                if !matches!(command.operation, Operation::Flush) {
+                    queue.handle_answer(command, Verdict::Done, now);
+                    written += 1;
+                } else if is_busy {
+                    queue.handle_answer(command, Verdict::Later("busy".into()), now);
+                } else {
+                    flush = Some(command);
+                }
+            }
+        }
+        assert_eq!(written, 16);
+        assert_eq!(queue.unflushed.bytes(), 2 * limits().unflushed_bytes_max);
+        // Reads are not held up.
+        queue.handle_command(Operation::Read { offset: 0, buffers: Vec::new() }, 1000);
+        let read = queue.poll_command(now).unwrap();
+        assert!(matches!(read.operation, Operation::Read { .. }));
+        queue.handle_answer(read, Verdict::Done, now);
+        let now = now + PAUSE;
+        let flush = flush.or_else(|| queue.poll_command(now)).unwrap();
+        queue.handle_answer(flush, Verdict::Done, now);
+        while let Some(command) = queue.poll_command(now) {
+            queue.handle_answer(command, Verdict::Done, now);
+        }
+        let finished = std::iter::from_fn(|| queue.poll_finished());
+        assert_eq!(finished.filter(|(_, _, result)| result.is_ok()).count(), 101);
+    }
+}
+
+#[test]
+fn writes_at_the_target_count_and_a_long_one_goes_alone() {
+    let (mut queue, now) = up();
+    let long = |block, blocks| Operation::Write {
+        offset: block * BLOCK_BYTES as u64,
+        data: vec![Bytes::from(vec![1; blocks * BLOCK_BYTES])],
+    };
+    queue.handle_command(long(0, 20), 1);
+    queue.handle_command(long(100, 12), 2);
+    queue.handle_command(long(200, 12), 3);
+    let first = queue.poll_command(now).unwrap();
+    assert!(queue.poll_command(now).is_none());
+    queue.handle_answer(first, Verdict::Done, now);
+    let flush = queue.poll_command(now).unwrap();
+    assert!(matches!(flush.operation, Operation::Flush) && queue.poll_command(now).is_none());
+    queue.handle_answer(flush, Verdict::Done, now);
+    let second = queue.poll_command(now).unwrap();
+    assert!(queue.poll_command(now).is_none());
+    queue.handle_answer(second, Verdict::Done, now);
+    assert!(matches!(queue.poll_command(now).unwrap().operation, Operation::Flush));
+}
+
+#[test]
+fn writes_that_wait_for_a_flush_fail_with_it() {
+    let (mut queue, now) = up();
+    for block in 0..20 {
+        queue.handle_command(write(block, 1), block as u32);
+    }
+    let mut flush = None;
+    while let Some(command) = queue.poll_command(now) {
+        match command.operation {
+            Operation::Flush => flush = Some(command),
+            _ => queue.handle_answer(command, Verdict::Done, now),
+        }
+    }
+    queue.handle_answer(flush.unwrap(), Verdict::Failed("medium error".into()), now);
+    let failed: Vec<String> = std::iter::from_fn(|| queue.poll_finished())
+        .filter_map(|(_, _, result)| result.err().map(|error| error.to_string()))
+        .collect();
+    assert_eq!(failed.len(), 4);
+    assert!(failed.iter().all(|error| error.contains("flush before it failed: medium error")));
+    assert!(!queue.is_lost());
+}
+
 /// A target with a volatile cache that it loses with its power.
 #[derive(Default)]
 struct Target {
