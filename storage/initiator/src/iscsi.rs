@@ -25,11 +25,11 @@ use crate::url::TargetUrl;
 pub struct IscsiOptions {
     /// This initiator's name.
     pub initiator: String,
-    /// How long commands wait while the target is away, before the unit is given up. Clients wait
-    /// as long.
+    /// How long commands wait while the target is away, and how long one may be at the target,
+    /// before the unit is given up. Clients wait as long.
     pub patience: Duration,
-    /// How long a target may say nothing while it has commands, before the connection counts as
-    /// broken.
+    /// How long a target may say nothing while it has commands, also when asked for a sign of life,
+    /// before the connection counts as broken.
     pub silence_max: Duration,
     /// How long one attempt to log in may take.
     pub login_max: Duration,
@@ -347,7 +347,8 @@ impl Driver {
     ) -> Option<Session> {
         let block = session.capacity.block_bytes;
         let mut broken = None;
-        while let Some(mut command) = queue.poll_command(Instant::now()) {
+        let now = Instant::now();
+        while let Some(mut command) = queue.poll_command(now) {
             let operation = std::mem::replace(&mut command.operation, Operation::Flush);
             match session.issue(Request::Transfer { operation, block }) {
                 Ok(tag) => {
@@ -362,16 +363,17 @@ impl Driver {
                 Err(Request::Capacity(_) | Request::Raw { .. }) => {}
             }
         }
-        if self.claim.as_ref().is_some_and(|claim| claim.held().is_some())
-            && self.look.is_none()
-            && self.looked.elapsed() >= LOOK
-            && !queue.is_lost()
-        {
+        let is_looking =
+            self.claim.as_ref().is_some_and(|claim| claim.held().is_some()) && !queue.is_lost();
+        if is_looking && self.look.is_none() && self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             self.look = session.issue(ask_reservation()).ok();
         }
-        let look_due = self.claim.as_ref().map(|_| self.looked + LOOK).filter(|_| !queue.is_lost());
-        let until = [queue.next_time(), look_due].into_iter().flatten().min();
+        let look_due = is_looking.then(|| match self.look {
+            Some(_) => self.looked + self.options.patience,
+            None => self.looked + LOOK,
+        });
+        let until = [queue.next_time(now), look_due].into_iter().flatten().min();
         if broken.is_none()
             && let Err(reason) =
                 session.wait(self.shared.wake.as_fd(), until, self.options.silence_max)
@@ -386,6 +388,15 @@ impl Driver {
                 self.take_look(answer, queue);
             } else {
                 self.take_answer(answer, queue, sent);
+            }
+        }
+        let now = Instant::now();
+        queue.handle_time(now);
+        if broken.is_none() {
+            if queue.is_stuck(now) {
+                broken = Some("a command is not answered".to_owned());
+            } else if self.look.is_some() && self.looked + self.options.patience <= now {
+                broken = Some("READ RESERVATION is not answered".to_owned());
             }
         }
         let Some(reason) = broken else { return Some(session) };

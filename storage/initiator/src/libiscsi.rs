@@ -112,6 +112,13 @@ mod raw {
             callback: Callback,
             private: *mut c_void,
         ) -> c_int;
+        pub(super) fn iscsi_nop_out_async(
+            iscsi: *mut IscsiContext,
+            callback: Callback,
+            data: *mut c_uchar,
+            bytes: c_int,
+            private: *mut c_void,
+        ) -> c_int;
         pub(super) fn iscsi_get_fd(iscsi: *mut IscsiContext) -> c_int;
         pub(super) fn iscsi_which_events(iscsi: *mut IscsiContext) -> c_int;
         pub(super) fn iscsi_service(iscsi: *mut IscsiContext, events: c_int) -> c_int;
@@ -178,6 +185,7 @@ enum Event {
     Command { tag: u64, status: c_int },
     Connected { status: c_int },
     LoggedOut,
+    Alive,
     Discovered { targets: Option<Vec<Found>> },
 }
 
@@ -216,6 +224,17 @@ unsafe extern "C" fn logged_out(
     _: *mut c_void,
 ) {
     EVENTS.with_borrow_mut(|events| events.push(Event::LoggedOut));
+}
+
+unsafe extern "C" fn alive(
+    _: *mut raw::IscsiContext,
+    status: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+) {
+    if status == GOOD {
+        EVENTS.with_borrow_mut(|events| events.push(Event::Alive));
+    }
 }
 
 unsafe extern "C" fn discovered(
@@ -402,6 +421,26 @@ impl Context {
         self.check(unsafe {
             raw::iscsi_logout_async(self.iscsi.as_ptr(), logged_out, std::ptr::null_mut())
         })
+    }
+
+    /// Asks the target for a sign of life, which no unit has to give (NOP-Out).
+    pub(crate) fn ask_alive(&mut self) -> Result<(), String> {
+        // SAFETY: the context is valid, and no bytes go along. The callback takes no pointer of
+        // ours.
+        self.check(unsafe {
+            raw::iscsi_nop_out_async(
+                self.iscsi.as_ptr(),
+                alive,
+                std::ptr::null_mut(),
+                0,
+                std::ptr::null_mut(),
+            )
+        })
+    }
+
+    /// Whether the target gave that sign.
+    pub(crate) fn poll_alive(&mut self) -> bool {
+        take(|event| matches!(event, Event::Alive).then_some(())).is_some()
     }
 
     /// The socket and the events of `poll` that the session waits for; None without a connection.

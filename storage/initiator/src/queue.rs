@@ -7,6 +7,10 @@
 //! written again before anything else (`unflushed.rs`); so also after a flush that failed, because
 //! the target may have dropped what it could not write, and after a target said that it was reset.
 //!
+//! A unit may also answer some commands and not others, because its storage hangs and its network
+//! does not. So each command has an age: how long it has been at the target, in all of its sessions
+//! together. One that is older than commands may wait has the unit given up, too.
+//!
 //! Order of calls: `handle_*` tells what happened; then `poll_command` until None, and
 //! `poll_finished` until None.
 
@@ -71,6 +75,25 @@ pub(crate) struct Command<T> {
     covers: Option<Generation>,
     not_before: Option<Instant>,
     first_refused: Option<Instant>,
+    /// Of its flight, while it is at the target.
+    number: u64,
+    /// How long it was at the target before that.
+    flown: Duration,
+}
+
+/// A command at the target.
+#[derive(Debug)]
+struct Flight {
+    number: u64,
+    name: &'static str,
+    sent: Instant,
+    flown: Duration,
+}
+
+impl Flight {
+    fn age(&self, now: Instant) -> Duration {
+        self.flown + now.saturating_duration_since(self.sent)
+    }
 }
 
 #[derive(Debug)]
@@ -101,7 +124,15 @@ pub(crate) struct Queue<T> {
     replays: VecDeque<Command<T>>,
     replay_due: bool,
     replays_sent: usize,
+    /// Completed since the replay began, and the most that any attempt at it completed.
+    replays_done: usize,
+    replays_best: usize,
+    /// How long a replay that did not complete was at the target, since that last became more.
+    replays_flown: Duration,
     sent: usize,
+    /// No more than `sent`.
+    flights: Vec<Flight>,
+    next_number: u64,
     /// Bytes of the callers' writes at the target.
     write_bytes_sent: usize,
     own_flush: bool,
@@ -123,7 +154,12 @@ impl<T> Queue<T> {
             replays: VecDeque::new(),
             replay_due: false,
             replays_sent: 0,
+            replays_done: 0,
+            replays_best: 0,
+            replays_flown: Duration::ZERO,
             sent: 0,
+            flights: Vec::with_capacity(limits.depth_max),
+            next_number: 0,
             write_bytes_sent: 0,
             own_flush: false,
             flush_sent: false,
@@ -160,12 +196,26 @@ impl<T> Queue<T> {
     }
 
     /// The target answered a command, or its session ended.
-    pub(crate) fn handle_answer(&mut self, command: Command<T>, verdict: Verdict, now: Instant) {
+    pub(crate) fn handle_answer(
+        &mut self,
+        mut command: Command<T>,
+        verdict: Verdict,
+        now: Instant,
+    ) {
         self.sent -= 1;
+        self.land(&mut command, now);
         if matches!(command.origin, Origin::Replay) {
             self.replays_sent -= 1;
+            self.count_replay(&command, &verdict);
         } else {
             self.write_bytes_sent -= command.operation.write_bytes();
+        }
+        let is_over = matches!(
+            verdict,
+            Verdict::Done | Verdict::Failed(_) | Verdict::Full(_) | Verdict::Taken(_)
+        );
+        if !is_over && command.flown >= self.limits.patience {
+            self.lose(no_answer(command.operation.name()));
         }
         let mut is_void = false;
         if matches!(command.operation, Operation::Flush) {
@@ -196,7 +246,7 @@ impl<T> Queue<T> {
         self.flush_void = self.flush_sent;
     }
 
-    /// Gives up what has waited too long for a session.
+    /// Gives up what has waited too long for a session, or for an answer.
     pub(crate) fn handle_time(&mut self, now: Instant) {
         if let Link::Down { since, reason } = &self.link
             && now.duration_since(*since) >= self.limits.patience
@@ -204,6 +254,16 @@ impl<T> Queue<T> {
             let reason = reason.clone();
             self.lose(reason);
         }
+        if let Some(flight) = self.overdue(now) {
+            let reason = no_answer(flight.name);
+            self.lose(reason);
+        }
+    }
+
+    /// Whether the session has to end, because a command of it is not answered although the unit
+    /// was given up for that.
+    pub(crate) fn is_stuck(&self, now: Instant) -> bool {
+        self.is_lost() && self.overdue(now).is_some()
     }
 
     /// The unit is another gateway's: this one's writes would destroy what that has written.
@@ -212,8 +272,12 @@ impl<T> Queue<T> {
     }
 
     /// When [`Queue::handle_time`] or [`Queue::poll_command`] have something to do without another
-    /// event.
-    pub(crate) fn next_time(&self) -> Option<Instant> {
+    /// event. `now` is that of the last [`Queue::poll_command`].
+    pub(crate) fn next_time(&self, now: Instant) -> Option<Instant> {
+        let overdue = self
+            .flights
+            .iter()
+            .map(|flight| flight.sent + self.limits.patience.saturating_sub(flight.flown));
         match &self.link {
             Link::Down { since, .. } => Some(*since + self.limits.patience),
             Link::Up => self
@@ -221,8 +285,11 @@ impl<T> Queue<T> {
                 .iter()
                 .chain(&self.waiting)
                 .filter_map(|command| command.not_before)
+                // What is due and was not sent waits for another event.
+                .filter(|at| *at > now)
+                .chain(overdue)
                 .min(),
-            Link::Lost(_) => None,
+            Link::Lost(_) => overdue.min(),
         }
     }
 
@@ -241,6 +308,7 @@ impl<T> Queue<T> {
                 return None;
             }
             self.replay_due = false;
+            self.replays_done = 0;
             let writes = self.unflushed.writes(self.limits.transfer_bytes_max);
             self.replays = writes
                 .into_iter()
@@ -254,9 +322,10 @@ impl<T> Queue<T> {
         }
         if !self.replays.is_empty() || self.replays_sent > 0 {
             let next = self.replays.iter().position(|command| command.is_due(now))?;
-            let command = self.replays.remove(next)?;
+            let mut command = self.replays.remove(next)?;
             self.replays_sent += 1;
-            self.sent += 1;
+            command.flown = command.flown.max(self.replays_flown);
+            self.fly(&mut command, now);
             return Some(command);
         }
         if self.unflushed.bytes() > self.limits.unflushed_bytes_max && !self.own_flush {
@@ -277,12 +346,49 @@ impl<T> Queue<T> {
             self.flush_sent = true;
         }
         self.write_bytes_sent += command.operation.write_bytes();
-        self.sent += 1;
+        self.fly(&mut command, now);
         Some(command)
     }
 
     pub(crate) fn poll_finished(&mut self) -> Option<Finished<T>> {
         self.finished.pop_front()
+    }
+
+    fn fly(&mut self, command: &mut Command<T>, now: Instant) {
+        self.sent += 1;
+        self.next_number += 1;
+        command.number = self.next_number;
+        let (number, name, flown) = (command.number, command.operation.name(), command.flown);
+        self.flights.push(Flight { number, name, sent: now, flown });
+    }
+
+    fn land(&mut self, command: &mut Command<T>, now: Instant) {
+        let at = self.flights.iter().position(|flight| flight.number == command.number);
+        if let Some(at) = at {
+            command.flown = self.flights.swap_remove(at).age(now);
+        }
+    }
+
+    fn overdue(&self, now: Instant) -> Option<&Flight> {
+        self.flights.iter().find(|flight| flight.age(now) >= self.limits.patience)
+    }
+
+    /// A replay begins anew with each session, and its commands with it: their age is the queue's.
+    /// It goes on only if more of them complete than ever before.
+    fn count_replay(&mut self, command: &Command<T>, verdict: &Verdict) {
+        if *verdict != Verdict::Done {
+            self.replays_flown = self.replays_flown.max(command.flown);
+            return;
+        }
+        self.replays_done += 1;
+        if self.replays_done > self.replays_best {
+            self.replays_best = self.replays_done;
+            self.replays_flown = Duration::ZERO;
+        }
+        if self.replays.is_empty() && self.replays_sent == 0 && !self.replay_due {
+            self.replays_best = 0;
+            self.replays_flown = Duration::ZERO;
+        }
     }
 
     fn complete(&mut self, command: Command<T>) {
@@ -402,9 +508,21 @@ impl<T> Queue<T> {
     }
 }
 
+fn no_answer(name: &str) -> String {
+    format!("it does not answer a {name}, whatever else it answers")
+}
+
 impl<T> Command<T> {
     fn new(operation: Operation, origin: Origin<T>) -> Self {
-        Self { operation, origin, covers: None, not_before: None, first_refused: None }
+        Self {
+            operation,
+            origin,
+            covers: None,
+            not_before: None,
+            first_refused: None,
+            number: 0,
+            flown: Duration::ZERO,
+        }
     }
 
     fn is_due(&self, now: Instant) -> bool {

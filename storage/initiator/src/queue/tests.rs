@@ -58,7 +58,7 @@ fn a_busy_target_gets_the_command_again_after_a_pause_until_patience_ends() {
     let command = queue.poll_command(now).unwrap();
     queue.handle_answer(command, Verdict::Later("busy".into()), now);
     assert!(queue.poll_command(now).is_none());
-    assert_eq!(queue.next_time(), Some(now + PAUSE));
+    assert_eq!(queue.next_time(now), Some(now + PAUSE));
     let command = queue.poll_command(now + PAUSE).unwrap();
     queue.handle_answer(command, Verdict::Later("busy".into()), now + Duration::from_secs(11));
     assert!(matches!(
@@ -230,6 +230,89 @@ fn writes_that_wait_for_a_flush_fail_with_it() {
     assert_eq!(failed.len(), 4);
     assert!(failed.iter().all(|error| error.contains("flush before it failed: medium error")));
     assert!(!queue.is_lost());
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_command_without_an_answer_loses_the_unit_whatever_else_is_answered() {
+    let (mut queue, now) = up();
+    queue.handle_command(write(0, 1), 1);
+    let stuck = queue.poll_command(now).unwrap();
+    for second in 0..10 {
+        let now = now + second * SECOND;
+        queue.handle_time(now);
+        queue.handle_command(Operation::Read { offset: 0, buffers: Vec::new() }, 2);
+        let read = queue.poll_command(now).unwrap();
+        queue.handle_answer(read, Verdict::Done, now);
+        assert!(matches!(queue.poll_finished(), Some((2, _, Ok(())))));
+        assert_eq!(queue.next_time(now), Some(stuck_until(&queue)));
+    }
+    let now = now + 10 * SECOND;
+    assert!(!queue.is_stuck(now));
+    queue.handle_time(now);
+    assert!(queue.is_lost() && queue.is_stuck(now));
+    // The session ends for that.
+    queue.handle_answer(stuck, Verdict::NextSession, now);
+    let (caller, _, result) = queue.poll_finished().unwrap();
+    assert!(caller == 1 && result.unwrap_err().to_string().contains("does not answer a write"));
+    assert!(!queue.is_stuck(now) && queue.next_time(now).is_none());
+}
+
+fn stuck_until(queue: &Queue<u32>) -> Instant {
+    queue.flights[0].sent + queue.limits.patience
+}
+
+#[test]
+fn new_sessions_do_not_make_a_command_younger_and_time_without_one_does_not_count() {
+    let (mut queue, mut now) = up();
+    queue.handle_command(Operation::Flush, 1);
+    for _ in 0..2 {
+        let flush = queue.poll_command(now).unwrap();
+        now += 4 * SECOND;
+        queue.handle_time(now);
+        queue.handle_session_down("no answer".into(), now);
+        queue.handle_answer(flush, Verdict::NextSession, now);
+        now += 9 * SECOND;
+        queue.handle_time(now);
+        assert!(!queue.is_lost());
+        queue.handle_session_up();
+    }
+    let flush = queue.poll_command(now).unwrap();
+    queue.handle_time(now + SECOND);
+    assert!(!queue.is_lost());
+    queue.handle_answer(flush, Verdict::NextSession, now + 2 * SECOND);
+    assert!(queue.is_lost());
+}
+
+#[test]
+fn a_replay_may_take_long_but_must_get_on() {
+    // Whether each session completes one write more than the one before.
+    for gets_on in [true, false] {
+        let (mut queue, mut now) = up();
+        for block in [0, 10, 20, 30, 40, 50, 60] {
+            queue.handle_command(write(block, 1), 1);
+            let command = queue.poll_command(now).unwrap();
+            queue.handle_answer(command, Verdict::Done, now);
+        }
+        for session in 0..4 {
+            queue.handle_session_down("no answer".into(), now);
+            queue.handle_session_up();
+            for _ in 0..if gets_on { session + 1 } else { 1 } {
+                let replay = queue.poll_command(now).unwrap();
+                queue.handle_answer(replay, Verdict::Done, now);
+            }
+            let stuck = queue.poll_command(now).unwrap();
+            now += 6 * SECOND;
+            queue.handle_time(now);
+            queue.handle_session_down("no answer".into(), now);
+            queue.handle_answer(stuck, Verdict::NextSession, now);
+            if queue.is_lost() {
+                break;
+            }
+        }
+        assert_eq!(queue.is_lost(), !gets_on);
+    }
 }
 
 /// A target with a volatile cache that it loses with its power.
