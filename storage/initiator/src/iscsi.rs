@@ -46,6 +46,8 @@ pub struct IscsiOptions {
 
 /// How often it is looked whether the unit is still reserved.
 const LOOK: Duration = Duration::from_secs(2);
+/// What the operator is told of a unit that grows.
+const LARGER: &str = "the unit is larger now; the gateway uses the rest after a restart";
 /// Attempts at the first session of a gateway that reserves.
 const FIRST_ATTEMPTS: usize = 4;
 /// How long giving a reservation back may take.
@@ -297,7 +299,9 @@ impl Driver {
                 let _ = opened.send(Ok(session.capacity));
                 Some(session)
             }
-            Err(OpenError::Failed(reason) | OpenError::Taken(reason)) => {
+            Err(
+                OpenError::Failed(reason) | OpenError::Taken(reason) | OpenError::Changed(reason),
+            ) => {
                 let _ = opened.send(Err(reason));
                 return;
             }
@@ -384,6 +388,9 @@ impl Driver {
             if is_over(&answer) && broken.is_none() {
                 broken = Some("the connection broke".to_owned());
             }
+            if answer.sense.is_resized() {
+                tracing::warn!("{}: the target says that the unit's size changed", self.url);
+            }
             if self.look == Some(answer.tag) {
                 self.take_look(answer, queue);
             } else {
@@ -461,6 +468,7 @@ impl Driver {
                 }
                 Err(OpenError::Failed(reason)) => queue.handle_session_down(reason, Instant::now()),
                 Err(OpenError::Taken(reason)) => queue.handle_taken(reason),
+                Err(OpenError::Changed(reason)) => queue.handle_changed(reason),
             }
             queue.handle_time(Instant::now());
             if queue.is_lost() {
@@ -500,11 +508,21 @@ impl Driver {
             let deadline = Instant::now() + self.options.login_max;
             match Session::open(&self.url, portal, &self.identity, self.claim.as_mut(), deadline) {
                 Ok(session) => match self.capacity {
-                    Some(capacity) if capacity != session.capacity => {
-                        last = format!("{portal}: the unit's size changed");
+                    Some(capacity) if !capacity.fits(session.capacity) => {
+                        return Err(OpenError::Changed(format!(
+                            "the unit is another or smaller: it has {} bytes in blocks of {}, and had {} in blocks of {}",
+                            session.capacity.bytes,
+                            session.capacity.block_bytes,
+                            capacity.bytes,
+                            capacity.block_bytes
+                        )));
                     }
-                    _ => {
-                        self.capacity = Some(session.capacity);
+                    capacity => {
+                        if capacity.is_some_and(|capacity| capacity != session.capacity) {
+                            tracing::warn!("{}: {LARGER}", self.url);
+                        }
+                        // The size stays that of the first session.
+                        self.capacity = capacity.or(Some(session.capacity));
                         self.shared.sessions.fetch_add(1, Ordering::Relaxed);
                         return Ok(session);
                     }

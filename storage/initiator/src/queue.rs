@@ -271,6 +271,11 @@ impl<T> Queue<T> {
         self.end(LunError::Taken { lun: self.name.clone(), reason });
     }
 
+    /// The unit is smaller than at the start, or its blocks have another length.
+    pub(crate) fn handle_changed(&mut self, reason: String) {
+        self.end(LunError::Changed { lun: self.name.clone(), reason });
+    }
+
     /// When [`Queue::handle_time`] or [`Queue::poll_command`] have something to do without another
     /// event. `now` is that of the last [`Queue::poll_command`].
     pub(crate) fn next_time(&self, now: Instant) -> Option<Instant> {

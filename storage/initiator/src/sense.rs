@@ -35,6 +35,13 @@ pub struct Sense {
     pub code: u16,
 }
 
+impl Sense {
+    /// Whether the unit says that its size changed.
+    pub(crate) fn is_resized(self) -> bool {
+        (self.key, self.code) == (0x6, 0x2A09)
+    }
+}
+
 /// What to do with a command that was answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -101,9 +108,8 @@ fn judge_sense(sense: Sense) -> Verdict {
         (0x3, _) => Verdict::Failed(format!("medium error ({code})")),
         (0x4, _) => Verdict::Failed(format!("hardware error ({code})")),
         (0x5, _) => Verdict::Failed(format!("illegal request ({code})")),
-        // UNIT ATTENTION: something changed, and the command was not executed. A changed size is
-        // for the operator, who must start anew.
-        (0x6, 0x2A09) => Verdict::Failed(format!("the size of the unit changed ({code})")),
+        // UNIT ATTENTION: something changed, and the command was not executed. It may be the size:
+        // a larger unit does no harm, and the next session finds a smaller one.
         // A reset, a loss of power, or a unit that went away and came back: caches may be empty.
         (0x6, 0x2900..=0x29FF | 0x2800) => Verdict::Forgot(format!("the unit was reset ({code})")),
         (0x6, _) => Verdict::Again,
@@ -134,6 +140,13 @@ mod tests {
                 assert!(matches!(verdict, Verdict::Forgot(_)), "{verdict:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_changed_size_fails_no_command() {
+        let sense = Sense { response: 0x70, key: 0x6, code: 0x2A09 };
+        assert_eq!(judge(CHECK_CONDITION, sense), Verdict::Again);
+        assert!(sense.is_resized() && !Sense { code: 0x2A03, ..sense }.is_resized());
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) enum OpenError {
     Failed(String),
     /// The unit is another gateway's.
     Taken(String),
+    /// The unit no longer holds what it held.
+    Changed(String),
 }
 
 impl From<String> for OpenError {
