@@ -21,8 +21,8 @@ const TASK_ABORTED: i32 = 0x40;
 /// libiscsi: the session ended first.
 pub(crate) const CANCELLED: i32 = 0x0F00_0000;
 
-/// What CHECK CONDITION comes with: a response code, a sense key, and the additional sense code with
-/// its qualifier (ASC in the high byte).
+/// What CHECK CONDITION comes with: a response code, a sense key, and the additional sense code
+/// with its qualifier (ASC in the high byte).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sense {
     /// The response code: 0x70 and 0x72 are about this command, 0x71 and 0x73 (deferred) about an
@@ -49,8 +49,8 @@ pub enum Verdict {
     Done,
     /// The command was not executed, for a reason that passes: send it again at once.
     Again,
-    /// The command was not executed, and the target may have lost writes that it acknowledged: write
-    /// again what no flush has covered, then send it again.
+    /// The command was not executed, and the target may have lost writes that it acknowledged:
+    /// write again what no flush has covered, then send it again.
     Forgot(String),
     /// The target is busy: send it again after a pause.
     Later(String),
