@@ -82,7 +82,8 @@ fn errno(error: &LunError) -> Errno {
     match error {
         LunError::Full { .. } => Errno::ENOSPC,
         LunError::OutOfRange { .. } => Errno::EINVAL,
-        LunError::Failed { .. }
+        LunError::Changed { .. }
+        | LunError::Failed { .. }
         | LunError::Lost { .. }
         | LunError::Taken { .. }
         | LunError::Refused { .. } => Errno::EIO,

@@ -9,6 +9,13 @@ pub struct Capacity {
     pub block_bytes: u32,
 }
 
+impl Capacity {
+    /// Whether a unit of that size holds what one of this size held, at the same places.
+    pub(crate) fn fits(self, found: Self) -> bool {
+        found.block_bytes == self.block_bytes && found.bytes >= self.bytes
+    }
+}
+
 /// READ CAPACITY (16)'s parameter data (SBC-3, section 5.16.2): the last block and the length of a
 /// block.
 pub fn parse_capacity(data: &[u8]) -> Result<Capacity, String> {

@@ -25,11 +25,11 @@ use crate::url::TargetUrl;
 pub struct IscsiOptions {
     /// This initiator's name.
     pub initiator: String,
-    /// How long commands wait while the target is away, before the unit is given up. Clients wait
-    /// as long.
+    /// How long commands wait while the target is away, and how long one may be at the target,
+    /// before the unit is given up. Clients wait as long.
     pub patience: Duration,
-    /// How long a target may say nothing while it has commands, before the connection counts as
-    /// broken.
+    /// How long a target may say nothing while it has commands, also when asked for a sign of life,
+    /// before the connection counts as broken.
     pub silence_max: Duration,
     /// How long one attempt to log in may take.
     pub login_max: Duration,
@@ -46,6 +46,8 @@ pub struct IscsiOptions {
 
 /// How often it is looked whether the unit is still reserved.
 const LOOK: Duration = Duration::from_secs(2);
+/// What the operator is told of a unit that grows.
+const LARGER: &str = "the unit is larger now; the gateway uses the rest after a restart";
 /// Attempts at the first session of a gateway that reserves.
 const FIRST_ATTEMPTS: usize = 4;
 /// How long giving a reservation back may take.
@@ -295,7 +297,9 @@ impl Driver {
                 let _ = opened.send(Ok(session.capacity));
                 Some(session)
             }
-            Err(OpenError::Failed(reason) | OpenError::Taken(reason)) => {
+            Err(
+                OpenError::Failed(reason) | OpenError::Taken(reason) | OpenError::Changed(reason),
+            ) => {
                 let _ = opened.send(Err(reason));
                 return;
             }
@@ -345,7 +349,8 @@ impl Driver {
     ) -> Option<Session> {
         let block = session.capacity.block_bytes;
         let mut broken = None;
-        while let Some(mut command) = queue.poll_command(Instant::now()) {
+        let now = Instant::now();
+        while let Some(mut command) = queue.poll_command(now) {
             let operation = std::mem::replace(&mut command.operation, Operation::Flush);
             match session.issue(Request::Transfer { operation, block }) {
                 Ok(tag) => {
@@ -360,16 +365,17 @@ impl Driver {
                 Err(Request::Capacity(_) | Request::Raw { .. }) => {}
             }
         }
-        if self.claim.as_ref().is_some_and(|claim| claim.held().is_some())
-            && self.look.is_none()
-            && self.looked.elapsed() >= LOOK
-            && !queue.is_lost()
-        {
+        let is_looking =
+            self.claim.as_ref().is_some_and(|claim| claim.held().is_some()) && !queue.is_lost();
+        if is_looking && self.look.is_none() && self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
             self.look = session.issue(ask_reservation()).ok();
         }
-        let look_due = self.claim.as_ref().map(|_| self.looked + LOOK).filter(|_| !queue.is_lost());
-        let until = [queue.next_time(), look_due].into_iter().flatten().min();
+        let look_due = is_looking.then(|| match self.look {
+            Some(_) => self.looked + self.options.patience,
+            None => self.looked + LOOK,
+        });
+        let until = [queue.next_time(now), look_due].into_iter().flatten().min();
         if broken.is_none()
             && let Err(reason) =
                 session.wait(self.shared.wake.as_fd(), until, self.options.silence_max)
@@ -380,10 +386,22 @@ impl Driver {
             if is_over(&answer) && broken.is_none() {
                 broken = Some("the connection broke".to_owned());
             }
+            if answer.sense.is_resized() {
+                tracing::warn!("{}: the target says that the unit's size changed", self.url);
+            }
             if self.look == Some(answer.tag) {
                 self.take_look(answer, queue);
             } else {
-                take_answer(answer, queue, sent);
+                self.take_answer(answer, queue, sent);
+            }
+        }
+        let now = Instant::now();
+        queue.handle_time(now);
+        if broken.is_none() {
+            if queue.is_stuck(now) {
+                broken = Some("a command is not answered".to_owned());
+            } else if self.look.is_some() && self.looked + self.options.patience <= now {
+                broken = Some("READ RESERVATION is not answered".to_owned());
             }
         }
         let Some(reason) = broken else { return Some(session) };
@@ -391,18 +409,46 @@ impl Driver {
         queue.handle_session_down(reason, Instant::now());
         self.look = None;
         for answer in session.end() {
-            take_answer(answer, queue, sent);
+            self.take_answer(answer, queue, sent);
         }
         None
+    }
+
+    fn take_answer(
+        &self,
+        answer: Answer,
+        queue: &mut Queue<Caller>,
+        sent: &mut HashMap<u64, Command<Caller>>,
+    ) {
+        let Some(mut command) = sent.remove(&answer.tag) else { return };
+        if let Request::Transfer { operation, .. } = answer.request {
+            command.operation = operation;
+        }
+        let mut verdict = judge(answer.status, answer.sense);
+        if verdict == Verdict::Done && answer.is_short {
+            verdict = Verdict::Failed(
+                "the target moved another number of bytes than was asked for".to_owned(),
+            );
+        }
+        if let Verdict::Forgot(reason) = &verdict {
+            tell_forgot(&self.url, reason);
+        }
+        queue.handle_answer(command, verdict, Instant::now());
     }
 
     /// Whether the unit is still this gateway's.
     fn take_look(&mut self, answer: Answer, queue: &mut Queue<Caller>) {
         self.look = None;
+        let verdict = judge(answer.status, answer.sense);
+        // A reset is told once to each session: to whichever command comes next.
+        if let Verdict::Forgot(reason) = &verdict {
+            tell_forgot(&self.url, reason);
+            queue.handle_forgot();
+        }
         let (Some(claim), Request::Raw { data, .. }) = (&self.claim, &answer.request) else {
             return;
         };
-        if judge(answer.status, answer.sense) == Verdict::Done
+        if verdict == Verdict::Done
             && let Some(reason) = parse_reserved(data).and_then(|found| claim.lost(found))
         {
             queue.handle_taken(reason);
@@ -420,6 +466,7 @@ impl Driver {
                 }
                 Err(OpenError::Failed(reason)) => queue.handle_session_down(reason, Instant::now()),
                 Err(OpenError::Taken(reason)) => queue.handle_taken(reason),
+                Err(OpenError::Changed(reason)) => queue.handle_changed(reason),
             }
             queue.handle_time(Instant::now());
             if queue.is_lost() {
@@ -459,11 +506,21 @@ impl Driver {
             let deadline = Instant::now() + self.options.login_max;
             match Session::open(&self.url, portal, &self.identity, self.claim.as_mut(), deadline) {
                 Ok(session) => match self.capacity {
-                    Some(capacity) if capacity != session.capacity => {
-                        last = format!("{portal}: the unit's size changed");
+                    Some(capacity) if !capacity.fits(session.capacity) => {
+                        return Err(OpenError::Changed(format!(
+                            "the unit is another or smaller: it has {} bytes in blocks of {}, and had {} in blocks of {}",
+                            session.capacity.bytes,
+                            session.capacity.block_bytes,
+                            capacity.bytes,
+                            capacity.block_bytes
+                        )));
                     }
-                    _ => {
-                        self.capacity = Some(session.capacity);
+                    capacity => {
+                        if capacity.is_some_and(|capacity| capacity != session.capacity) {
+                            tracing::warn!("{}: {LARGER}", self.url);
+                        }
+                        // The size stays that of the first session.
+                        self.capacity = capacity.or(Some(session.capacity));
                         self.shared.sessions.fetch_add(1, Ordering::Relaxed);
                         return Ok(session);
                     }
@@ -489,22 +546,8 @@ fn is_over(answer: &Answer) -> bool {
     judge(answer.status, answer.sense) == Verdict::NextSession
 }
 
-fn take_answer(
-    answer: Answer,
-    queue: &mut Queue<Caller>,
-    sent: &mut HashMap<u64, Command<Caller>>,
-) {
-    let Some(mut command) = sent.remove(&answer.tag) else { return };
-    if let Request::Transfer { operation, .. } = answer.request {
-        command.operation = operation;
-    }
-    let mut verdict = judge(answer.status, answer.sense);
-    if verdict == Verdict::Done && answer.is_short {
-        verdict = Verdict::Failed(
-            "the target moved another number of bytes than was asked for".to_owned(),
-        );
-    }
-    queue.handle_answer(command, verdict, Instant::now());
+fn tell_forgot(url: &TargetUrl, reason: &str) {
+    tracing::warn!("{url}: {reason}; what no flush has covered is written again");
 }
 
 #[cfg(test)]

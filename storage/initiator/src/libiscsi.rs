@@ -44,13 +44,15 @@ mod raw {
         cdb: [c_uchar; 16],
         pub(super) residual_status: c_uint,
         pub(super) residual: usize,
-        sense_error_type: c_uchar,
+        /// The response code.
+        pub(super) sense_error_type: c_uchar,
         pub(super) sense_key: c_int,
         pub(super) sense_ascq: c_int,
     }
 
     const _: () = assert!(
         std::mem::offset_of!(ScsiTask, residual) == 40
+            && std::mem::offset_of!(ScsiTask, sense_error_type) == 48
             && std::mem::offset_of!(ScsiTask, sense_ascq) == 56
     );
 
@@ -108,6 +110,13 @@ mod raw {
         pub(super) fn iscsi_logout_async(
             iscsi: *mut IscsiContext,
             callback: Callback,
+            private: *mut c_void,
+        ) -> c_int;
+        pub(super) fn iscsi_nop_out_async(
+            iscsi: *mut IscsiContext,
+            callback: Callback,
+            data: *mut c_uchar,
+            bytes: c_int,
             private: *mut c_void,
         ) -> c_int;
         pub(super) fn iscsi_get_fd(iscsi: *mut IscsiContext) -> c_int;
@@ -176,6 +185,7 @@ enum Event {
     Command { tag: u64, status: c_int },
     Connected { status: c_int },
     LoggedOut,
+    Alive,
     Discovered { targets: Option<Vec<Found>> },
 }
 
@@ -214,6 +224,17 @@ unsafe extern "C" fn logged_out(
     _: *mut c_void,
 ) {
     EVENTS.with_borrow_mut(|events| events.push(Event::LoggedOut));
+}
+
+unsafe extern "C" fn alive(
+    _: *mut raw::IscsiContext,
+    status: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+) {
+    if status == GOOD {
+        EVENTS.with_borrow_mut(|events| events.push(Event::Alive));
+    }
 }
 
 unsafe extern "C" fn discovered(
@@ -402,6 +423,26 @@ impl Context {
         })
     }
 
+    /// Asks the target for a sign of life, which no unit has to give (NOP-Out).
+    pub(crate) fn ask_alive(&mut self) -> Result<(), String> {
+        // SAFETY: the context is valid, and no bytes go along. The callback takes no pointer of
+        // ours.
+        self.check(unsafe {
+            raw::iscsi_nop_out_async(
+                self.iscsi.as_ptr(),
+                alive,
+                std::ptr::null_mut(),
+                0,
+                std::ptr::null_mut(),
+            )
+        })
+    }
+
+    /// Whether the target gave that sign.
+    pub(crate) fn poll_alive(&mut self) -> bool {
+        take(|event| matches!(event, Event::Alive).then_some(())).is_some()
+    }
+
     /// The socket and the events of `poll` that the session waits for; None without a connection.
     pub(crate) fn interest(&self) -> Option<(BorrowedFd<'_>, i16)> {
         // SAFETY: the context is valid.
@@ -554,11 +595,21 @@ impl Context {
         })?;
         let InFlight { task, request, .. } = self.in_flight.remove(&tag)?;
         // SAFETY: the task was made by libiscsi and is freed only here and in `drop`.
-        let raw::ScsiTask { residual_status, residual, sense_key, sense_ascq, .. } =
-            unsafe { task.read() };
+        let raw::ScsiTask {
+            residual_status,
+            residual,
+            sense_error_type,
+            sense_key,
+            sense_ascq,
+            ..
+        } = unsafe { task.read() };
         // SAFETY: as above; libiscsi is done with a task whose callback it called.
         unsafe { raw::scsi_free_scsi_task(task.as_ptr()) };
-        let sense = Sense { key: (sense_key & 0xF) as u8, code: (sense_ascq & 0xFFFF) as u16 };
+        let sense = Sense {
+            response: sense_error_type & 0x7F,
+            key: (sense_key & 0xF) as u8,
+            code: (sense_ascq & 0xFFFF) as u16,
+        };
         Some(Answer {
             tag,
             request,

@@ -62,6 +62,14 @@ pub enum LunError {
         /// What was found.
         reason: String,
     },
+    /// The unit is no longer what it was at the start. It takes no further commands.
+    #[error("{lun}: {reason}")]
+    Changed {
+        /// The unit.
+        lun: String,
+        /// What was found.
+        reason: String,
+    },
     /// The unit could not be reached or taken at the start.
     #[error("{lun}: {reason}")]
     Refused {
@@ -75,7 +83,7 @@ pub enum LunError {
 impl LunError {
     /// Whether the unit takes no further commands.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Lost { .. } | Self::Taken { .. })
+        matches!(self, Self::Lost { .. } | Self::Taken { .. } | Self::Changed { .. })
     }
 }
 
@@ -85,9 +93,10 @@ impl From<LunError> for io::Error {
             LunError::Full { .. } => io::ErrorKind::StorageFull,
             LunError::OutOfRange { .. } => io::ErrorKind::InvalidInput,
             LunError::Lost { .. } => io::ErrorKind::TimedOut,
-            LunError::Failed { .. } | LunError::Refused { .. } | LunError::Taken { .. } => {
-                io::ErrorKind::Other
-            }
+            LunError::Changed { .. }
+            | LunError::Failed { .. }
+            | LunError::Refused { .. }
+            | LunError::Taken { .. } => io::ErrorKind::Other,
         };
         Self::new(kind, error)
     }

@@ -5,7 +5,11 @@
 //! the operator said. Then the unit fails closed: it takes no further commands, because nobody can
 //! say what the target still has. In a new session, what the old one completed without a flush is
 //! written again before anything else (`unflushed.rs`); so also after a flush that failed, because
-//! the target may have dropped what it could not write.
+//! the target may have dropped what it could not write, and after a target said that it was reset.
+//!
+//! A unit may also answer some commands and not others, because its storage hangs and its network
+//! does not. So each command has an age: how long it has been at the target, in all of its sessions
+//! together. One that is older than commands may wait has the unit given up, too.
 //!
 //! Order of calls: `handle_*` tells what happened; then `poll_command` until None, and
 //! `poll_finished` until None.
@@ -27,7 +31,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Limits {
     /// Commands at the target at once.
     pub(crate) depth_max: usize,
-    /// Completed bytes without a flush, at which the queue flushes of its own.
+    /// Completed bytes without a flush, at which the queue flushes of its own. With those of writes
+    /// at the target they may become twice as many; then writes wait for the flush.
     pub(crate) unflushed_bytes_max: usize,
     /// The longest single write of bytes that are written again.
     pub(crate) transfer_bytes_max: usize,
@@ -52,6 +57,13 @@ impl Operation {
             Self::Flush => "flush",
         }
     }
+
+    fn write_bytes(&self) -> usize {
+        match self {
+            Self::Write { data, .. } => data.iter().map(Bytes::len).sum(),
+            Self::Read { .. } | Self::Flush => 0,
+        }
+    }
 }
 
 /// A command on its way. `T` says who waits for it.
@@ -63,6 +75,25 @@ pub(crate) struct Command<T> {
     covers: Option<Generation>,
     not_before: Option<Instant>,
     first_refused: Option<Instant>,
+    /// Of its flight, while it is at the target.
+    number: u64,
+    /// How long it was at the target before that.
+    flown: Duration,
+}
+
+/// A command at the target.
+#[derive(Debug)]
+struct Flight {
+    number: u64,
+    name: &'static str,
+    sent: Instant,
+    flown: Duration,
+}
+
+impl Flight {
+    fn age(&self, now: Instant) -> Duration {
+        self.flown + now.saturating_duration_since(self.sent)
+    }
 }
 
 #[derive(Debug)]
@@ -93,10 +124,22 @@ pub(crate) struct Queue<T> {
     replays: VecDeque<Command<T>>,
     replay_due: bool,
     replays_sent: usize,
+    /// Completed since the replay began, and the most that any attempt at it completed.
+    replays_done: usize,
+    replays_best: usize,
+    /// How long a replay that did not complete was at the target, since that last became more.
+    replays_flown: Duration,
     sent: usize,
+    /// No more than `sent`.
+    flights: Vec<Flight>,
+    next_number: u64,
+    /// Bytes of the callers' writes at the target.
+    write_bytes_sent: usize,
     own_flush: bool,
     /// One at a time: if one fails, what another of the same time said is worth nothing.
     flush_sent: bool,
+    /// The target forgot something while that flush was with it: its success says nothing.
+    flush_void: bool,
     unflushed: Unflushed,
     finished: VecDeque<Finished<T>>,
 }
@@ -111,9 +154,16 @@ impl<T> Queue<T> {
             replays: VecDeque::new(),
             replay_due: false,
             replays_sent: 0,
+            replays_done: 0,
+            replays_best: 0,
+            replays_flown: Duration::ZERO,
             sent: 0,
+            flights: Vec::with_capacity(limits.depth_max),
+            next_number: 0,
+            write_bytes_sent: 0,
             own_flush: false,
             flush_sent: false,
+            flush_void: false,
             unflushed: Unflushed::new(),
             finished: VecDeque::new(),
         }
@@ -153,23 +203,34 @@ impl<T> Queue<T> {
         now: Instant,
     ) {
         self.sent -= 1;
+        self.land(&mut command, now);
         if matches!(command.origin, Origin::Replay) {
             self.replays_sent -= 1;
+            self.count_replay(&command, &verdict);
+        } else {
+            self.write_bytes_sent -= command.operation.write_bytes();
         }
+        let is_over = matches!(
+            verdict,
+            Verdict::Done | Verdict::Failed(_) | Verdict::Full(_) | Verdict::Taken(_)
+        );
+        if !is_over && command.flown >= self.limits.patience {
+            self.lose(no_answer(command.operation.name()));
+        }
+        let mut is_void = false;
         if matches!(command.operation, Operation::Flush) {
             self.flush_sent = false;
+            is_void = std::mem::take(&mut self.flush_void);
         }
         match verdict {
+            Verdict::Done if is_void => self.repeat(command, None),
             Verdict::Done => self.complete(command),
             Verdict::Again | Verdict::NextSession => self.repeat(command, None),
-            Verdict::Later(reason) => {
-                let since = *command.first_refused.get_or_insert(now);
-                if now.duration_since(since) >= self.limits.patience {
-                    self.fail(command, &reason, false);
-                } else {
-                    self.repeat(command, Some(now + PAUSE));
-                }
+            Verdict::Forgot(reason) => {
+                self.handle_forgot();
+                self.postpone(command, &reason, now);
             }
+            Verdict::Later(reason) => self.postpone(command, &reason, now),
             Verdict::Full(reason) => self.fail(command, &reason, true),
             Verdict::Taken(reason) => {
                 self.handle_taken(reason);
@@ -179,7 +240,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Gives up what has waited too long for a session.
+    /// The target may have lost what it acknowledged since the last flush.
+    pub(crate) fn handle_forgot(&mut self) {
+        self.replay_due = true;
+        self.flush_void = self.flush_sent;
+    }
+
+    /// Gives up what has waited too long for a session, or for an answer.
     pub(crate) fn handle_time(&mut self, now: Instant) {
         if let Link::Down { since, reason } = &self.link
             && now.duration_since(*since) >= self.limits.patience
@@ -187,6 +254,16 @@ impl<T> Queue<T> {
             let reason = reason.clone();
             self.lose(reason);
         }
+        if let Some(flight) = self.overdue(now) {
+            let reason = no_answer(flight.name);
+            self.lose(reason);
+        }
+    }
+
+    /// Whether the session has to end, because a command of it is not answered although the unit
+    /// was given up for that.
+    pub(crate) fn is_stuck(&self, now: Instant) -> bool {
+        self.is_lost() && self.overdue(now).is_some()
     }
 
     /// The unit is another gateway's: this one's writes would destroy what that has written.
@@ -194,9 +271,18 @@ impl<T> Queue<T> {
         self.end(LunError::Taken { lun: self.name.clone(), reason });
     }
 
+    /// The unit is smaller than at the start, or its blocks have another length.
+    pub(crate) fn handle_changed(&mut self, reason: String) {
+        self.end(LunError::Changed { lun: self.name.clone(), reason });
+    }
+
     /// When [`Queue::handle_time`] or [`Queue::poll_command`] have something to do without another
-    /// event.
-    pub(crate) fn next_time(&self) -> Option<Instant> {
+    /// event. `now` is that of the last [`Queue::poll_command`].
+    pub(crate) fn next_time(&self, now: Instant) -> Option<Instant> {
+        let overdue = self
+            .flights
+            .iter()
+            .map(|flight| flight.sent + self.limits.patience.saturating_sub(flight.flown));
         match &self.link {
             Link::Down { since, .. } => Some(*since + self.limits.patience),
             Link::Up => self
@@ -204,8 +290,11 @@ impl<T> Queue<T> {
                 .iter()
                 .chain(&self.waiting)
                 .filter_map(|command| command.not_before)
+                // What is due and was not sent waits for another event.
+                .filter(|at| *at > now)
+                .chain(overdue)
                 .min(),
-            Link::Lost(_) => None,
+            Link::Lost(_) => overdue.min(),
         }
     }
 
@@ -224,6 +313,7 @@ impl<T> Queue<T> {
                 return None;
             }
             self.replay_due = false;
+            self.replays_done = 0;
             let writes = self.unflushed.writes(self.limits.transfer_bytes_max);
             self.replays = writes
                 .into_iter()
@@ -237,9 +327,10 @@ impl<T> Queue<T> {
         }
         if !self.replays.is_empty() || self.replays_sent > 0 {
             let next = self.replays.iter().position(|command| command.is_due(now))?;
-            let command = self.replays.remove(next)?;
+            let mut command = self.replays.remove(next)?;
             self.replays_sent += 1;
-            self.sent += 1;
+            command.flown = command.flown.max(self.replays_flown);
+            self.fly(&mut command, now);
             return Some(command);
         }
         if self.unflushed.bytes() > self.limits.unflushed_bytes_max && !self.own_flush {
@@ -247,8 +338,11 @@ impl<T> Queue<T> {
             self.waiting.push_front(Command::new(Operation::Flush, Origin::Own));
         }
         let flush_sent = self.flush_sent;
+        let room = self.room();
         let may_go = |command: &Command<T>| {
-            command.is_due(now) && !(flush_sent && matches!(command.operation, Operation::Flush))
+            command.is_due(now)
+                && !(flush_sent && matches!(command.operation, Operation::Flush))
+                && command.operation.write_bytes() <= room
         };
         let next = self.waiting.iter().position(may_go)?;
         let mut command = self.waiting.remove(next)?;
@@ -256,12 +350,50 @@ impl<T> Queue<T> {
             command.covers = Some(self.unflushed.begin_flush());
             self.flush_sent = true;
         }
-        self.sent += 1;
+        self.write_bytes_sent += command.operation.write_bytes();
+        self.fly(&mut command, now);
         Some(command)
     }
 
     pub(crate) fn poll_finished(&mut self) -> Option<Finished<T>> {
         self.finished.pop_front()
+    }
+
+    fn fly(&mut self, command: &mut Command<T>, now: Instant) {
+        self.sent += 1;
+        self.next_number += 1;
+        command.number = self.next_number;
+        let (number, name, flown) = (command.number, command.operation.name(), command.flown);
+        self.flights.push(Flight { number, name, sent: now, flown });
+    }
+
+    fn land(&mut self, command: &mut Command<T>, now: Instant) {
+        let at = self.flights.iter().position(|flight| flight.number == command.number);
+        if let Some(at) = at {
+            command.flown = self.flights.swap_remove(at).age(now);
+        }
+    }
+
+    fn overdue(&self, now: Instant) -> Option<&Flight> {
+        self.flights.iter().find(|flight| flight.age(now) >= self.limits.patience)
+    }
+
+    /// A replay begins anew with each session, and its commands with it: their age is the queue's.
+    /// It goes on only if more of them complete than ever before.
+    fn count_replay(&mut self, command: &Command<T>, verdict: &Verdict) {
+        if *verdict != Verdict::Done {
+            self.replays_flown = self.replays_flown.max(command.flown);
+            return;
+        }
+        self.replays_done += 1;
+        if self.replays_done > self.replays_best {
+            self.replays_best = self.replays_done;
+            self.replays_flown = Duration::ZERO;
+        }
+        if self.replays.is_empty() && self.replays_sent == 0 && !self.replay_due {
+            self.replays_best = 0;
+            self.replays_flown = Duration::ZERO;
+        }
     }
 
     fn complete(&mut self, command: Command<T>) {
@@ -281,13 +413,23 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Sends a command again after a pause, or gives it up.
+    fn postpone(&mut self, mut command: Command<T>, reason: &str, now: Instant) {
+        let since = *command.first_refused.get_or_insert(now);
+        if now.duration_since(since) >= self.limits.patience {
+            self.fail(command, reason, false);
+        } else {
+            self.repeat(command, Some(now + PAUSE));
+        }
+    }
+
     fn repeat(&mut self, mut command: Command<T>, not_before: Option<Instant>) {
         command.not_before = not_before;
         if let Link::Lost(error) = &self.link {
             let error = error.clone();
             self.finish(command, Err(error));
         } else if matches!(command.origin, Origin::Replay) {
-            // If the session is over, the next one begins with all of them anew.
+            // If all of them are due anew, this one is among them.
             if matches!(self.link, Link::Up) && !self.replay_due {
                 self.replays.push_back(command);
             }
@@ -306,12 +448,41 @@ impl<T> Queue<T> {
         if matches!(command.operation, Operation::Flush) {
             self.replay_due = true;
         }
+        if matches!(command.origin, Origin::Own) {
+            self.fail_writes(reason);
+        }
         let lun = self.name.clone();
         let error = match is_full {
             true => LunError::Full { lun, reason: reason.to_owned() },
             false => LunError::Failed { lun, command: name, reason: reason.to_owned() },
         };
         self.finish(command, Err(error));
+    }
+
+    /// How many bytes a write may have that is sent now.
+    fn room(&self) -> usize {
+        // Something is under way that makes more.
+        if self.own_flush || self.flush_sent || self.write_bytes_sent > 0 {
+            let kept = self.unflushed.bytes() + self.write_bytes_sent;
+            (2 * self.limits.unflushed_bytes_max).saturating_sub(kept)
+        } else {
+            usize::MAX
+        }
+    }
+
+    /// The queue's own flush failed, for which these have waited.
+    fn fail_writes(&mut self, reason: &str) {
+        let (lun, reason) = (self.name.clone(), format!("the flush before it failed: {reason}"));
+        let error = LunError::Failed { lun, command: "write", reason };
+        let room = self.room();
+        let (held, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|command| command.operation.write_bytes() > room);
+        self.waiting = waiting;
+        let held: VecDeque<Command<T>> = held;
+        for command in held {
+            self.finish(command, Err(error.clone()));
+        }
     }
 
     fn finish(&mut self, command: Command<T>, result: Result<(), LunError>) {
@@ -342,9 +513,21 @@ impl<T> Queue<T> {
     }
 }
 
+fn no_answer(name: &str) -> String {
+    format!("it does not answer a {name}, whatever else it answers")
+}
+
 impl<T> Command<T> {
     fn new(operation: Operation, origin: Origin<T>) -> Self {
-        Self { operation, origin, covers: None, not_before: None, first_refused: None }
+        Self {
+            operation,
+            origin,
+            covers: None,
+            not_before: None,
+            first_refused: None,
+            number: 0,
+            flown: Duration::ZERO,
+        }
     }
 
     fn is_due(&self, now: Instant) -> bool {

@@ -29,6 +29,8 @@ pub(crate) enum OpenError {
     Failed(String),
     /// The unit is another gateway's.
     Taken(String),
+    /// The unit no longer holds what it held.
+    Changed(String),
 }
 
 impl From<String> for OpenError {
@@ -55,6 +57,8 @@ pub(crate) struct Session {
     next_tag: u64,
     /// When the target last answered, or got its first command after being idle.
     heard: Instant,
+    /// Whether it was asked for a sign of life after that.
+    is_asked: bool,
     pub(crate) capacity: Capacity,
 }
 
@@ -74,8 +78,14 @@ impl Session {
         context.connect(portal, Some(url.lun))?;
         drive(&mut context, deadline, Context::poll_connected)??;
         let unknown = Capacity { bytes: 0, block_bytes: 0 };
-        let mut session =
-            Self { context, lun: url.lun, next_tag: 0, heard: Instant::now(), capacity: unknown };
+        let mut session = Self {
+            context,
+            lun: url.lun,
+            next_tag: 0,
+            heard: Instant::now(),
+            is_asked: false,
+            capacity: unknown,
+        };
         // First, because a target may refuse even to tell the size of what another one has reserved
         // (LIO does).
         if let Some(claim) = claim {
@@ -187,7 +197,11 @@ impl Session {
         for _ in 0..8 {
             self.issue(request()).map_err(|_| "a command could not be sent")?;
             let answer = drive(&mut self.context, deadline, Context::poll_answer)?;
-            if !matches!(judge(answer.status, answer.sense), Verdict::Again | Verdict::Later(_)) {
+            // A new session writes again what no flush has covered, whatever the target forgot.
+            if !matches!(
+                judge(answer.status, answer.sense),
+                Verdict::Again | Verdict::Forgot(_) | Verdict::Later(_)
+            ) {
                 return Ok(answer);
             }
         }
@@ -210,7 +224,7 @@ impl Session {
         let tag = self.next_tag;
         self.next_tag += 1;
         if self.context.in_flight() == 0 {
-            self.heard = Instant::now();
+            self.hear();
         }
         self.context.issue(tag, self.lun, request)?;
         Ok(tag)
@@ -218,23 +232,44 @@ impl Session {
 
     pub(crate) fn poll_answer(&mut self) -> Option<Answer> {
         let answer = self.context.poll_answer()?;
-        self.heard = Instant::now();
+        self.hear();
         Some(answer)
     }
 
+    fn hear(&mut self) {
+        self.heard = Instant::now();
+        self.is_asked = false;
+    }
+
     /// Waits for the target, for `wake`, or until `until`. An error ends the session.
+    ///
+    /// A target that says nothing is asked for a sign of life, because a command may take longer
+    /// than a connection may be silent.
     pub(crate) fn wait(
         &mut self,
         wake: BorrowedFd<'_>,
         until: Option<Instant>,
         silence_max: Duration,
     ) -> Result<(), String> {
-        let silence_ends = (self.context.in_flight() > 0).then(|| self.heard + silence_max);
-        if silence_ends.is_some_and(|end| end <= Instant::now()) {
-            return Err(format!("no answer for {} s", silence_max.as_secs()));
+        let mut silence_ends = None;
+        if self.context.in_flight() > 0 {
+            let silent = self.heard.elapsed();
+            if silent >= silence_max {
+                return Err(format!("no answer for {} s", silence_max.as_secs()));
+            }
+            if silent >= silence_max / 2 && !self.is_asked {
+                self.context.ask_alive()?;
+                self.is_asked = true;
+            }
+            let next = if self.is_asked { silence_max } else { silence_max / 2 };
+            silence_ends = Some(self.heard + next);
         }
         let until = [until, silence_ends].into_iter().flatten().min();
-        wait(&mut self.context, Some(wake), until)
+        wait(&mut self.context, Some(wake), until)?;
+        while self.context.poll_alive() {
+            self.hear();
+        }
+        Ok(())
     }
 
     /// Says goodbye, within a short time.

@@ -212,6 +212,27 @@ fn until_sessions(lun: &IscsiLun, count: u64) {
     }
 }
 
+/// Only the target has to know: the gateway uses the size that it found at the start.
+#[test]
+fn a_unit_may_grow_but_not_shrink() {
+    let Some(mut unit) = unit(&TargetOptions::default()) else { return };
+    let lun = open(&unit);
+    lun.write(0, &[pattern(0, 0)]).unwrap();
+    let resize = |bytes| File::options().write(true).open(&unit.image).unwrap().set_len(bytes);
+    resize(96 << 20).unwrap();
+    unit.target.restart().unwrap();
+    lun.write((64 << 20) - BLOCK_BYTES as u64, &[pattern(1, 0)]).unwrap();
+    lun.flush().unwrap();
+    assert_eq!((lun.sessions(), lun.capacity_bytes()), (2, 64 << 20));
+    unit.target.kill();
+    let resize = |bytes| File::options().write(true).open(&unit.image).unwrap().set_len(bytes);
+    resize(32 << 20).unwrap();
+    unit.target.restart().unwrap();
+    let error = lun.write(0, &[pattern(0, 1)]).unwrap_err();
+    assert!(matches!(&error, LunError::Changed { .. }) && error.is_final(), "{error}");
+    assert!(error.to_string().contains("33554432"), "{error}");
+}
+
 #[test]
 fn a_target_that_stays_away_fails_closed_with_its_name() {
     let Some(mut unit) = unit(&TargetOptions::default()) else { return };

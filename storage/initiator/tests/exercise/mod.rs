@@ -17,10 +17,12 @@ pub(crate) fn url(bytes: &[u8]) {
 /// A target's answer: no failure is taken for success.
 pub(crate) fn sense(bytes: &[u8]) {
     let Some((status, rest)) = bytes.split_first_chunk::<4>() else { return };
-    let [key, high, low, ..] = *rest else { return };
+    let [key, high, low, response, ..] = *rest else { return };
     let status = i32::from_le_bytes(*status);
-    if judge(status, Sense { key, code: u16::from_be_bytes([high, low]) }) == Verdict::Done {
-        assert!(status == 0 || status == 4 || (status == 2 && key < 2));
+    let sense = Sense { response, key, code: u16::from_be_bytes([high, low]) };
+    if judge(status, sense) == Verdict::Done {
+        let is_told = key < 2 && matches!(response, 0x70 | 0x72);
+        assert!(status == 0 || status == 4 || (status == 2 && is_told));
     }
 }
 
