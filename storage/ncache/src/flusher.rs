@@ -34,6 +34,12 @@ pub(crate) struct Flusher {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A file that is being written to.
+#[must_use]
+pub(crate) struct Noted {
+    _file: Arc<File>,
+}
+
 struct Shared {
     cache: Arc<Cache>,
     locks: Arc<Locks>,
@@ -77,13 +83,15 @@ impl Flusher {
         Ok(())
     }
 
-    /// A file was written to.
-    pub(crate) fn note(&self, file: &File, id: FileId) -> io::Result<()> {
+    /// A file is about to be written to. Until the caller drops what this returns, the file is not
+    /// let go, although nothing of it is dirty so far.
+    pub(crate) fn note(&self, file: &File, id: FileId) -> io::Result<Noted> {
         let mut files = lock(&self.shared.files);
-        if let Entry::Vacant(place) = files.entry(id) {
-            place.insert(Arc::new(file.try_clone()?));
-        }
-        Ok(())
+        let noted = match files.entry(id) {
+            Entry::Occupied(place) => Arc::clone(place.get()),
+            Entry::Vacant(place) => Arc::clone(place.insert(Arc::new(file.try_clone()?))),
+        };
+        Ok(Noted { _file: noted })
     }
 
     /// After a write, without a lock: asks for write-back if there is much, and waits for it if
@@ -191,15 +199,20 @@ impl Shared {
         }
     }
 
-    /// Closes the files that are clean.
+    /// Closes the files that are clean, and to which nobody is writing.
     fn let_go(&self) {
         let clean: Vec<Arc<File>> = {
             let mut files = lock(&self.files);
             let index = self.cache.index();
-            let is_clean = |id: &FileId| index.dirty_blocks(*id) == 0 && !index.has_failed(*id);
-            let ids: Vec<FileId> = files.keys().filter(|id| is_clean(id)).copied().collect();
-            drop(index);
-            ids.iter().filter_map(|id| files.remove(id)).collect()
+            // A writer has its own reference until the index has what it wrote. So whoever sees
+            // none, under the index's lock, sees what was written, too.
+            let is_idle = |file: &Arc<File>| Arc::strong_count(file) == 1;
+            files
+                .extract_if(|id, file| {
+                    is_idle(file) && index.dirty_blocks(*id) == 0 && !index.has_failed(*id)
+                })
+                .map(|(_, file)| file)
+                .collect()
         };
         drop(clean);
     }
