@@ -1,6 +1,7 @@
 //! A unit that fails, stalls, or is full; memory that runs out.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -265,4 +266,30 @@ fn the_space_of_what_is_removed_comes_back() {
     }
     gateway.close();
     assert_unit_clean(&lun);
+}
+
+/// Clients would send everything again, and again with each further reader of a bad sector.
+#[test]
+fn an_error_of_a_read_does_not_change_the_verifier() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let nicache = &*gateway.nicache;
+    let (file, id) = gateway.open("file");
+    let data = pattern(1, 1, 0, 8192);
+    write(nicache, &file, 0, &data);
+    nicache.commit(&file, id).unwrap();
+    gateway.cache.evict_all();
+    let verifier = nicache.verifier();
+    lun.set_faults(|kind, _, _| (kind == Kind::Read).then_some(Fault::Failure));
+    // By the cache, and by the kernel.
+    nicache.read(&file, id, 0, 8192).unwrap_err();
+    file.read_exact_at(&mut [0; 10], 0).unwrap_err();
+    lun.resume();
+    assert_eq!(nicache.verifier(), verifier);
+    assert!(read(nicache, &file, 0, data.len()) == data);
+    drop(file);
+    gateway.close();
 }
