@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nicache_initiator::{Fault, Kind, MemoryLun};
-use nicache_ncache::CacheOptions;
+use nicache_ncache::{Baseline, CacheOptions, Original};
 use nicache_payload::{Payload, Stability};
 
 use crate::harness::*;
@@ -290,6 +290,32 @@ fn an_error_of_a_read_does_not_change_the_verifier() {
     lun.resume();
     assert_eq!(nicache.verifier(), verifier);
     assert!(read(nicache, &file, 0, data.len()) == data);
+    drop(file);
+    gateway.close();
+}
+
+/// Whoever has the file open at COMMIT may have opened it after the error.
+#[test]
+fn an_error_of_write_back_changes_the_verifier_of_each_way() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(128 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let original = Original::new(Arc::clone(&gateway.cache));
+    let baseline = Baseline::new(Arc::clone(&gateway.cache));
+    let (file, _) = far_file(&gateway);
+    write(&original, &file, 0, &pattern(1, 1, 0, 8192));
+    let ways: [&dyn Payload; 3] = [&*gateway.nicache, &original, &baseline];
+    let before = ways.map(Payload::verifier);
+    fail_data(&lun, Fault::Failure);
+    nicache_filemap::write_back(&file, 0, 0, nicache_filemap::Wait::Yes).unwrap_err();
+    lun.resume();
+    for (way, before) in ways.iter().zip(before) {
+        assert_ne!(way.verifier(), before);
+    }
+    // The kernel tells everybody of the error once.
+    let _ = rustix::fs::syncfs(gateway.mounted.root());
     drop(file);
     gateway.close();
 }
