@@ -101,14 +101,10 @@ impl Flusher {
             self.shared.cache.ask_for_write_back();
         }
         if lock(&self.shared.files).len() > FILES_MAX {
-            let other = lock(&self.shared.files)
-                .iter()
-                .find(|(id, _)| **id != last)
-                .map(|(id, file)| (*id, Arc::clone(file)));
-            if let Some((id, file)) = other {
+            if let Some((id, file)) = self.shared.dirty_other(last) {
                 self.shared.write_back(id, &file);
-                self.shared.let_go();
             }
+            self.shared.let_go();
         }
     }
 }
@@ -161,6 +157,17 @@ impl Shared {
         }
     }
 
+    /// A dirty file other than this one; one of which a write failed only if there is no better.
+    fn dirty_other(&self, last: FileId) -> Option<(FileId, Arc<File>)> {
+        let files = lock(&self.files);
+        let index = self.cache.index();
+        files
+            .iter()
+            .filter(|(id, _)| **id != last && index.dirty_blocks(**id) > 0)
+            .min_by_key(|(id, _)| index.has_failed(**id))
+            .map(|(id, file)| (*id, Arc::clone(file)))
+    }
+
     fn write_back(&self, id: FileId, file: &File) {
         let literals = self.cache.index().literals_of(id);
         if let Err(error) = write_back(file, 0, 0, Wait::Yes) {
@@ -199,7 +206,8 @@ impl Shared {
         }
     }
 
-    /// Closes the files that are clean, and to which nobody is writing.
+    /// Closes the files that are clean, and to which nobody is writing. If a write of one failed
+    /// before, the index still knows.
     fn let_go(&self) {
         let clean: Vec<Arc<File>> = {
             let mut files = lock(&self.files);
@@ -208,9 +216,7 @@ impl Shared {
             // none, under the index's lock, sees what was written, too.
             let is_idle = |file: &Arc<File>| Arc::strong_count(file) == 1;
             files
-                .extract_if(|id, file| {
-                    is_idle(file) && index.dirty_blocks(*id) == 0 && !index.has_failed(*id)
-                })
+                .extract_if(|id, file| is_idle(file) && index.dirty_blocks(*id) == 0)
                 .map(|(_, file)| file)
                 .collect()
         };

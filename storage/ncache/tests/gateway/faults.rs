@@ -14,14 +14,14 @@ use nicache_payload::{Payload, Stability};
 use crate::harness::*;
 
 /// Payload goes to the second half of these units, far from inodes, bitmaps and journal.
-fn fail_data(lun: &MemoryLun, fault: Fault) {
+pub(crate) fn fail_data(lun: &MemoryLun, fault: Fault) {
     lun.set_faults(move |kind, offset, _| {
         (kind == Kind::Write && offset >= 48 << 20).then_some(fault)
     });
 }
 
 /// A file whose blocks are in the second half.
-fn far_file(gateway: &Gateway) -> (std::fs::File, nicache_payload::FileId) {
+pub(crate) fn far_file(gateway: &Gateway) -> (std::fs::File, nicache_payload::FileId) {
     let (ballast, _) = gateway.open("ballast");
     rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 60 << 20).unwrap();
     let (file, id) = gateway.open("far");
