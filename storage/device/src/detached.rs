@@ -26,11 +26,14 @@ pub(crate) fn fuse() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// The ext4 on a block device. Keys must go to their place and nowhere else, so data never goes
-/// into the journal.
+/// into the journal. Of what decides about durability, nothing is left to the superblock, whose
+/// mount options (`tune2fs -o`) are second to these: without barriers, the kernel would not ask for
+/// flushes.
 pub(crate) fn ext4(device: &str) -> io::Result<OwnedFd> {
     let context = fsopen("ext4", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), "source", device)?;
     fsconfig_set_string(context.as_fd(), "data", "ordered")?;
+    fsconfig_set_string(context.as_fd(), "barrier", "1")?;
     fsconfig_set_string(context.as_fd(), "errors", "remount-ro")?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOSUID

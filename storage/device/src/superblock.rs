@@ -39,6 +39,9 @@ pub enum Unsuitable {
     /// The kernel would verify keys.
     #[error("the ext4 on it may have verified files (verity)")]
     Verity,
+    /// Its own mount options would take a commit for durable before its blocks are.
+    #[error("the mount options in the ext4 on it have journal_async_commit (see tune2fs -E)")]
+    AsyncCommit,
     /// The unit is smaller than its file system.
     #[error("the ext4 on it is longer than the unit")]
     TooLong,
@@ -52,6 +55,7 @@ pub struct Superblock {
     compat: u32,
     incompat: u32,
     ro_compat: u32,
+    has_async_commit: bool,
 }
 
 impl Superblock {
@@ -66,7 +70,17 @@ impl Superblock {
             let blocks = u64::from(u32_at(0x4)?) | u64::from(u32_at(0x150)?) << 32;
             let is_ext4 = u16_at(0x38)? == MAGIC && log <= 6 && blocks > 0;
             let (compat, incompat, ro_compat) = (u32_at(0x5C)?, u32_at(0x60)?, u32_at(0x64)?);
-            is_ext4.then(|| Self { block_bytes: 1024 << log, blocks, compat, incompat, ro_compat })
+            let options = head.get(AT + 0x200..AT + 0x240)?.split(|byte| *byte == 0).next()?;
+            let has_async_commit =
+                options.split(|byte| *byte == b',').any(|option| option == b"journal_async_commit");
+            is_ext4.then(|| Self {
+                block_bytes: 1024 << log,
+                blocks,
+                compat,
+                incompat,
+                ro_compat,
+                has_async_commit,
+            })
         };
         parse().ok_or(Unsuitable::NotExt4)
     }
@@ -80,6 +94,7 @@ impl Superblock {
             (self.incompat & INCOMPAT_INLINE_DATA != 0, Unsuitable::InlineData),
             (self.incompat & INCOMPAT_ENCRYPT != 0, Unsuitable::Encrypt),
             (self.ro_compat & RO_COMPAT_VERITY != 0, Unsuitable::Verity),
+            (self.has_async_commit, Unsuitable::AsyncCommit),
             (
                 self.blocks
                     .checked_mul(self.block_bytes)
@@ -129,6 +144,15 @@ mod tests {
         assert_eq!(check(&[(0x4, 1001)]), Err(Unsuitable::TooLong));
         assert_eq!(check(&[(0x150, u32::MAX)]), Err(Unsuitable::TooLong));
         assert_eq!(Superblock::parse(&[]), Err(Unsuitable::NotExt4));
+        let with_options = |options: &[u8]| {
+            let mut head = head(&[]);
+            head[AT + 0x200..AT + 0x200 + options.len()].copy_from_slice(options);
+            Superblock::parse(&head)?.check(4096 * 1000)
+        };
+        let refused = Err(Unsuitable::AsyncCommit);
+        assert_eq!(with_options(b"commit=5,journal_async_commit"), refused);
+        assert_eq!(with_options(b"journal_async_commit,nodelalloc"), refused);
+        assert_eq!(with_options(b"commit=5\0journal_async_commit"), Ok(()));
     }
 
     proptest::proptest! {

@@ -8,7 +8,7 @@
 //! the server itself. It holds every descriptor, so neither the socket nor the FUSE connection
 //! closes. So the supervisor also looks whether its parent is being killed.
 
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Command, Stdio};
 
@@ -18,6 +18,7 @@ use rustix::process::Pid;
 use crate::detached;
 use crate::node::{BlockNode, LoopOverFuse};
 use crate::protocol::{ToServer, ToSupervisor, receive, send};
+use crate::superblock::Superblock;
 
 /// Is the supervisor: standard input is the socket to the server. Returns when device and mount are
 /// gone.
@@ -123,7 +124,7 @@ fn make_and_mount(device: &str, mkfs: bool) -> Result<OwnedFd, String> {
                 "-E",
                 "nodiscard",
                 "-O",
-                "^inline_data,^encrypt,^verity",
+                "has_journal,^inline_data,^encrypt,^verity",
                 device,
             ])
             .stdin(Stdio::null())
@@ -132,8 +133,20 @@ fn make_and_mount(device: &str, mkfs: bool) -> Result<OwnedFd, String> {
         if !output.status.success() {
             return Err(format!("mkfs.ext4: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }
+        check(device)?;
     }
     detached::ext4(device).map_err(|error| format!("mount: {error}"))
+}
+
+/// What mkfs.ext4 makes depends on the unit's size and on mke2fs.conf, too.
+fn check(device: &str) -> Result<(), String> {
+    let text = |error: io::Error| format!("{device}: {error}");
+    let mut device = std::fs::File::open(device).map_err(text)?;
+    let mut head = [0; 2048];
+    device.read_exact(&mut head).map_err(text)?;
+    let capacity_bytes = device.seek(io::SeekFrom::End(0)).map_err(text)?;
+    let suitable = Superblock::parse(&head).and_then(|superblock| superblock.check(capacity_bytes));
+    suitable.map_err(|reason| format!("mkfs.ext4 made what cannot be served: {reason}"))
 }
 
 #[cfg(test)]

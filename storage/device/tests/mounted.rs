@@ -111,6 +111,59 @@ fn a_flush_that_fails_fails_the_fsync() {
     drop(mounted);
 }
 
+/// An fsync without a flush would promise what the unit has only in its cache.
+#[test]
+fn the_superblock_cannot_switch_flushes_off() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("mke2fs.conf");
+    std::fs::write(
+        &config,
+        "[defaults]\nbase_features = has_journal,extent,64bit\ndefault_mntopts = nobarrier\n",
+    )
+    .unwrap();
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let mut options = options(true);
+    options.supervisor.env("MKE2FS_CONFIG", &config);
+    let mounted = Mounted::open(Arc::new(Plain(lun.clone())), options).unwrap();
+    let mut head = [bytes::BytesMut::zeroed(4096)].to_vec();
+    nicache_initiator::Lun::read(&*lun, 0, &mut head).unwrap();
+    // s_default_mount_opts has EXT4_DEFM_NOBARRIER.
+    assert!(head[0][1024 + 0x101] & 1 != 0, "the premise");
+    let mut file = open(&mounted, "file", true).unwrap();
+    for content in [b"content", b"another"] {
+        let flushes = lun.count(Kind::Flush);
+        file.write_all(content).unwrap();
+        file.sync_data().unwrap();
+        assert!(lun.count(Kind::Flush) > flushes);
+    }
+    drop(file);
+    mounted.close().unwrap();
+}
+
+/// `mke2fs` makes no journal if a unit is too small for one, or if it is told not to.
+#[test]
+fn a_new_file_system_has_a_journal_or_is_not_served() {
+    if skipped() {
+        return;
+    }
+    let small = Arc::new(Plain(Arc::new(MemoryLun::new(4 << 20))));
+    let error = Mounted::open(small, options(true)).unwrap_err().to_string();
+    assert!(error.contains("has no journal"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("mke2fs.conf");
+    let features = "[fs_types]\next4 = {\nfeatures = ^has_journal,extent,64bit\n}\n";
+    std::fs::write(&config, features).unwrap();
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let mut with_config = options(true);
+    with_config.supervisor.env("MKE2FS_CONFIG", &config);
+    Mounted::open(Arc::new(Plain(lun.clone())), with_config).unwrap().close().unwrap();
+    // It passes the check of a file system that is there.
+    Mounted::open(Arc::new(Plain(lun)), options(false)).unwrap().close().unwrap();
+}
+
 #[test]
 fn a_server_without_its_supervisor_unmounts_by_itself() {
     if skipped() {

@@ -150,11 +150,11 @@ impl Gateway {
             MountOptions { mkfs, threads, supervisor: config.supervisor, unmount_max: UNMOUNT_MAX };
         let mounted = Mounted::open(blocks, options)?;
         let payload: Arc<dyn Payload> = match config.copy {
-            CopyMode::Original => Arc::new(Original::new(Arc::clone(cache.copies()))),
+            CopyMode::Original => Arc::new(Original::new(Arc::clone(&cache))),
             CopyMode::Nicache => {
                 Arc::new(Nicache::new(Arc::clone(&cache)).map_err(GatewayError::Cache)?)
             }
-            CopyMode::Baseline => Arc::new(Baseline::new(Arc::clone(cache.copies()))),
+            CopyMode::Baseline => Arc::new(Baseline::new(Arc::clone(&cache))),
         };
         let payload = Arc::new(Revised::new(payload));
         let errors_before = errors_of_file_system(mounted.device());

@@ -37,7 +37,7 @@ fn main() {
     let mounted =
         Mounted::open(Arc::new(BlockServer::new(Arc::clone(&cache))), options).expect("mount");
     let nicache = Nicache::new(Arc::clone(&cache)).expect("threads");
-    let original = Original::new(Arc::clone(cache.copies()));
+    let original = Original::new(Arc::clone(&cache));
     let open = |name: &str| {
         let path = format!("/proc/self/fd/{}/{name}", mounted.root().as_raw_fd());
         let file = File::options()

@@ -11,22 +11,22 @@ use std::sync::Arc;
 
 use nicache_payload::{Extent, FileId, Payload, Stability};
 
-use crate::copies::{Copies, CopyClass};
+use crate::cache::Cache;
+use crate::copies::CopyClass;
 use crate::original::Original;
 
 static JUNK: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Answers with junk.
-#[derive(Debug)]
 pub struct Baseline {
-    copies: Arc<Copies>,
+    cache: Arc<Cache>,
     original: Original,
 }
 
 impl Baseline {
-    /// Counts in `copies`.
-    pub fn new(copies: Arc<Copies>) -> Self {
-        Self { original: Original::new(Arc::clone(&copies)), copies }
+    /// As [`Original::new`].
+    pub fn new(cache: Arc<Cache>) -> Self {
+        Self { original: Original::new(Arc::clone(&cache)), cache }
     }
 }
 
@@ -69,7 +69,7 @@ impl Payload for Baseline {
         let mut at = offset;
         for part in junk(bytes) {
             file.write_all_at(&part, at)?;
-            self.copies.count(CopyClass::Key, part.len());
+            self.cache.copies().count(CopyClass::Key, part.len());
             at += part.len() as u64;
         }
         match stability {

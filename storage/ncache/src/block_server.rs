@@ -106,7 +106,7 @@ impl Blocks for BlockServer {
         for (start, run) in missing {
             let mut buffers = vec![BytesMut::zeroed(run.len() * BLOCK_BYTES)];
             let result = self.cache.lun.read(start * BLOCK_BYTES as u64, &mut buffers);
-            result.inspect_err(|error| self.cache.handle_lun_error(error))?;
+            result.inspect_err(|error| self.cache.handle_read_error(error))?;
             let read = buffers.iter().flat_map(|buffer| buffer.chunks_exact(BLOCK_BYTES));
             for (block, read) in run.into_iter().zip(read) {
                 copies.copy(CopyClass::Device, read, block);

@@ -182,11 +182,18 @@ impl Cache {
         self.verifier.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Notes what an error at the logical unit means for everything else.
+    /// Notes what an error of a write or a flush at the logical unit means for everything else.
     pub(crate) fn handle_lun_error(&self, error: &LunError) {
         self.change_verifier();
         if error.is_final() {
             self.is_lost.store(true, Ordering::Release);
+        }
+    }
+
+    /// As [`Self::handle_lun_error`], of a read: only if the unit is lost, writes are, too.
+    pub(crate) fn handle_read_error(&self, error: &LunError) {
+        if error.is_final() {
+            self.handle_lun_error(error);
         }
     }
 
@@ -258,7 +265,7 @@ impl Cache {
             lbns().for_each(|lbn| index.end_fill(lbn, None));
             drop(index);
             self.fill_ended.notify_all();
-            result.inspect_err(|error| self.handle_lun_error(error))?;
+            result.inspect_err(|error| self.handle_read_error(error))?;
             return Err(io::Error::other(format!(
                 "{}: a read came back in other pieces",
                 self.lun.name()

@@ -34,6 +34,12 @@ pub(crate) struct Flusher {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A file that is being written to.
+#[must_use]
+pub(crate) struct Noted {
+    _file: Arc<File>,
+}
+
 struct Shared {
     cache: Arc<Cache>,
     locks: Arc<Locks>,
@@ -77,13 +83,15 @@ impl Flusher {
         Ok(())
     }
 
-    /// A file was written to.
-    pub(crate) fn note(&self, file: &File, id: FileId) -> io::Result<()> {
+    /// A file is about to be written to. Until the caller drops what this returns, the file is not
+    /// let go, although nothing of it is dirty so far.
+    pub(crate) fn note(&self, file: &File, id: FileId) -> io::Result<Noted> {
         let mut files = lock(&self.shared.files);
-        if let Entry::Vacant(place) = files.entry(id) {
-            place.insert(Arc::new(file.try_clone()?));
-        }
-        Ok(())
+        let noted = match files.entry(id) {
+            Entry::Occupied(place) => Arc::clone(place.get()),
+            Entry::Vacant(place) => Arc::clone(place.insert(Arc::new(file.try_clone()?))),
+        };
+        Ok(Noted { _file: noted })
     }
 
     /// After a write, without a lock: asks for write-back if there is much, and waits for it if
@@ -93,14 +101,10 @@ impl Flusher {
             self.shared.cache.ask_for_write_back();
         }
         if lock(&self.shared.files).len() > FILES_MAX {
-            let other = lock(&self.shared.files)
-                .iter()
-                .find(|(id, _)| **id != last)
-                .map(|(id, file)| (*id, Arc::clone(file)));
-            if let Some((id, file)) = other {
+            if let Some((id, file)) = self.shared.dirty_other(last) {
                 self.shared.write_back(id, &file);
-                self.shared.let_go();
             }
+            self.shared.let_go();
         }
     }
 }
@@ -153,6 +157,17 @@ impl Shared {
         }
     }
 
+    /// A dirty file other than this one; one of which a write failed only if there is no better.
+    fn dirty_other(&self, last: FileId) -> Option<(FileId, Arc<File>)> {
+        let files = lock(&self.files);
+        let index = self.cache.index();
+        files
+            .iter()
+            .filter(|(id, _)| **id != last && index.dirty_blocks(**id) > 0)
+            .min_by_key(|(id, _)| index.has_failed(**id))
+            .map(|(id, file)| (*id, Arc::clone(file)))
+    }
+
     fn write_back(&self, id: FileId, file: &File) {
         let literals = self.cache.index().literals_of(id);
         if let Err(error) = write_back(file, 0, 0, Wait::Yes) {
@@ -191,15 +206,19 @@ impl Shared {
         }
     }
 
-    /// Closes the files that are clean.
+    /// Closes the files that are clean, and to which nobody is writing. If a write of one failed
+    /// before, the index still knows.
     fn let_go(&self) {
         let clean: Vec<Arc<File>> = {
             let mut files = lock(&self.files);
             let index = self.cache.index();
-            let is_clean = |id: &FileId| index.dirty_blocks(*id) == 0 && !index.has_failed(*id);
-            let ids: Vec<FileId> = files.keys().filter(|id| is_clean(id)).copied().collect();
-            drop(index);
-            ids.iter().filter_map(|id| files.remove(id)).collect()
+            // A writer has its own reference until the index has what it wrote. So whoever sees
+            // none, under the index's lock, sees what was written, too.
+            let is_idle = |file: &Arc<File>| Arc::strong_count(file) == 1;
+            files
+                .extract_if(|id, file| is_idle(file) && index.dirty_blocks(*id) == 0)
+                .map(|(_, file)| file)
+                .collect()
         };
         drop(clean);
     }

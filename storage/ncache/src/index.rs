@@ -23,6 +23,10 @@ use crate::departures::{Departure, Departures};
 use crate::key::Sequence;
 use crate::places::{Lbn, Places};
 
+/// Files of which it is remembered that a write failed. Their writers learn it from the verifier,
+/// too.
+const FAILED_MAX: usize = 1 << 14;
+
 type Map<K, V> = HashMap<K, V, RandomState>;
 
 /// A key that is in the file system and has not arrived at the device, and its payload.
@@ -98,6 +102,7 @@ pub(crate) struct Index {
     next_sequence: u64,
     runs: usize,
     runs_max: usize,
+    failed: usize,
     pub(crate) hits_fho: u64,
     pub(crate) hits_lbn: u64,
     pub(crate) misses: u64,
@@ -127,6 +132,7 @@ impl Index {
             next_sequence: 1,
             runs: 0,
             runs_max,
+            failed: 0,
             hits_fho: 0,
             hits_lbn: 0,
             misses: 0,
@@ -344,7 +350,14 @@ impl Index {
 
     /// A write of this file failed at the logical unit.
     fn fail(&mut self, file: FileId) {
+        if self.has_failed(file) {
+            return;
+        }
+        if self.failed >= FAILED_MAX {
+            self.forget_failed();
+        }
         self.files.entry(file).or_default().has_failed = true;
+        self.failed += 1;
     }
 
     /// Whether a write of this file failed since somebody was told.
@@ -357,6 +370,7 @@ impl Index {
     pub(crate) fn take_failed(&mut self, file: FileId) -> bool {
         let failed =
             self.files.get_mut(&file).is_some_and(|entry| std::mem::take(&mut entry.has_failed));
+        self.failed -= usize::from(failed);
         self.forget_if_empty(file);
         failed
     }
@@ -479,6 +493,15 @@ impl Index {
         }
     }
 
+    /// Forgets which files' writes failed.
+    fn forget_failed(&mut self) {
+        self.files.retain(|_, entry| {
+            entry.has_failed = false;
+            !entry.dirty.is_empty() || entry.places.runs() > 0
+        });
+        self.failed = 0;
+    }
+
     /// Forgets what the file system can say again.
     fn forget_places(&mut self) {
         self.files.retain(|_, entry| {
@@ -569,6 +592,23 @@ mod tests {
         assert_eq!((index.pending_chunks(), index.clean_chunks(), index.remapped), (0, 1, 1));
         assert!(index.evict().is_some());
         assert_eq!(read(&mut index, 3), Err(Some(50)));
+    }
+
+    #[test]
+    fn files_whose_writes_failed_are_remembered_up_to_a_bound() {
+        let mut index = index();
+        let file = |inode| FileId { inode, generation: 1 };
+        for inode in 0..FAILED_MAX as u64 {
+            index.fail(file(inode));
+            index.fail(file(inode));
+        }
+        assert!(index.take_failed(file(5)) && !index.take_failed(file(5)));
+        index.fail(file(5));
+        assert_eq!((index.files(), index.has_failed(file(0))), (FAILED_MAX, true));
+        index.handle_places(file(1), 0, Lbn(50), 1);
+        index.fail(file(FAILED_MAX as u64));
+        assert!(index.has_failed(file(FAILED_MAX as u64)) && !index.has_failed(file(0)));
+        assert_eq!((index.files(), index.failed), (2, 1), "places are kept");
     }
 
     #[test]

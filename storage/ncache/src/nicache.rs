@@ -315,7 +315,7 @@ impl Payload for Nicache {
         let mut charge = self.cache.charge(bytes + copied + BLOCK_BYTES)?;
         {
             let _lock = self.flusher.locks().write(id);
-            self.flusher.note(file, id)?;
+            let _noted = self.flusher.note(file, id)?;
             let size = size(file)?;
             if offset > size && offset / BLOCK != size / BLOCK {
                 // The block with the old end becomes whole, and what was behind its end is zeroes.
@@ -343,7 +343,7 @@ impl Payload for Nicache {
         let _lock = self.flusher.locks().write(id);
         let old = self::size(file)?;
         if size != old {
-            self.flusher.note(file, id)?;
+            let _noted = self.flusher.note(file, id)?;
             self.put_tail(file, id, old, size, charge)?;
         }
         // The kernel zeroes what is behind the end in its page, also if that stays where it is:

@@ -4,33 +4,29 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use nicache_payload::{Extent, FileId, Payload, Stability};
 
-use crate::copies::{Copies, CopyClass};
+use crate::cache::Cache;
+use crate::copies::CopyClass;
 
 /// Reads and writes files as they are.
-#[derive(Debug)]
 pub struct Original {
-    copies: Arc<Copies>,
-    verifier: AtomicU64,
+    cache: Arc<Cache>,
 }
 
 impl Original {
-    /// Counts in `copies`.
-    pub fn new(copies: Arc<Copies>) -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { copies, verifier: AtomicU64::new(since_epoch.as_nanos() as u64) }
+    /// Serves the files of the file system on a [`BlockServer`](crate::BlockServer) of the same
+    /// cache, whose verifier it has: a write that fails below may be of a file that nobody has
+    /// open, and then the kernel tells nobody.
+    pub fn new(cache: Arc<Cache>) -> Self {
+        Self { cache }
     }
 
     /// An error of a flush: the kernel has dropped what it could not write.
     fn check(&self, result: io::Result<()>) -> io::Result<()> {
-        result.inspect_err(|_| {
-            self.verifier.fetch_add(1, Ordering::AcqRel);
-        })
+        result.inspect_err(|_| self.cache.change_verifier())
     }
 }
 
@@ -49,7 +45,7 @@ impl Payload for Original {
             }
         }
         buffer.truncate(filled);
-        self.copies.count(CopyClass::PageCacheOut, filled);
+        self.cache.copies().count(CopyClass::PageCacheOut, filled);
         Ok(if filled == 0 { Vec::new() } else { vec![buffer.freeze()] })
     }
 
@@ -64,7 +60,7 @@ impl Payload for Original {
         let mut at = offset;
         for extent in data {
             file.write_all_at(extent, at)?;
-            self.copies.count(CopyClass::PageCacheIn, extent.len());
+            self.cache.copies().count(CopyClass::PageCacheIn, extent.len());
             at += extent.len() as u64;
         }
         match stability {
@@ -83,6 +79,6 @@ impl Payload for Original {
     }
 
     fn verifier(&self) -> u64 {
-        self.verifier.load(Ordering::Acquire)
+        self.cache.verifier()
     }
 }

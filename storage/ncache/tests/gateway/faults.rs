@@ -1,26 +1,27 @@
 //! A unit that fails, stalls, or is full; memory that runs out.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use nicache_initiator::{Fault, Kind, MemoryLun};
-use nicache_ncache::CacheOptions;
+use nicache_ncache::{Baseline, CacheOptions, Original};
 use nicache_payload::{Payload, Stability};
 
 use crate::harness::*;
 
 /// Payload goes to the second half of these units, far from inodes, bitmaps and journal.
-fn fail_data(lun: &MemoryLun, fault: Fault) {
+pub(crate) fn fail_data(lun: &MemoryLun, fault: Fault) {
     lun.set_faults(move |kind, offset, _| {
         (kind == Kind::Write && offset >= 48 << 20).then_some(fault)
     });
 }
 
 /// A file whose blocks are in the second half.
-fn far_file(gateway: &Gateway) -> (std::fs::File, nicache_payload::FileId) {
+pub(crate) fn far_file(gateway: &Gateway) -> (std::fs::File, nicache_payload::FileId) {
     let (ballast, _) = gateway.open("ballast");
     rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 60 << 20).unwrap();
     let (file, id) = gateway.open("far");
@@ -265,4 +266,56 @@ fn the_space_of_what_is_removed_comes_back() {
     }
     gateway.close();
     assert_unit_clean(&lun);
+}
+
+/// Clients would send everything again, and again with each further reader of a bad sector.
+#[test]
+fn an_error_of_a_read_does_not_change_the_verifier() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let nicache = &*gateway.nicache;
+    let (file, id) = gateway.open("file");
+    let data = pattern(1, 1, 0, 8192);
+    write(nicache, &file, 0, &data);
+    nicache.commit(&file, id).unwrap();
+    gateway.cache.evict_all();
+    let verifier = nicache.verifier();
+    lun.set_faults(|kind, _, _| (kind == Kind::Read).then_some(Fault::Failure));
+    // By the cache, and by the kernel.
+    nicache.read(&file, id, 0, 8192).unwrap_err();
+    file.read_exact_at(&mut [0; 10], 0).unwrap_err();
+    lun.resume();
+    assert_eq!(nicache.verifier(), verifier);
+    assert!(read(nicache, &file, 0, data.len()) == data);
+    drop(file);
+    gateway.close();
+}
+
+/// Whoever has the file open at COMMIT may have opened it after the error.
+#[test]
+fn an_error_of_write_back_changes_the_verifier_of_each_way() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(128 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let original = Original::new(Arc::clone(&gateway.cache));
+    let baseline = Baseline::new(Arc::clone(&gateway.cache));
+    let (file, _) = far_file(&gateway);
+    write(&original, &file, 0, &pattern(1, 1, 0, 8192));
+    let ways: [&dyn Payload; 3] = [&*gateway.nicache, &original, &baseline];
+    let before = ways.map(Payload::verifier);
+    fail_data(&lun, Fault::Failure);
+    nicache_filemap::write_back(&file, 0, 0, nicache_filemap::Wait::Yes).unwrap_err();
+    lun.resume();
+    for (way, before) in ways.iter().zip(before) {
+        assert_ne!(way.verifier(), before);
+    }
+    // The kernel tells everybody of the error once.
+    let _ = rustix::fs::syncfs(gateway.mounted.root());
+    drop(file);
+    gateway.close();
 }

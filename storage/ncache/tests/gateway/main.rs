@@ -7,6 +7,7 @@
 
 mod cuts;
 mod faults;
+mod forgetting;
 mod harness;
 mod keys;
 mod kill;

@@ -92,7 +92,7 @@ fn three_modes_and_their_copies() {
     assert_eq!(back[0].as_ptr(), sent[4096..].as_ptr());
 
     drop(file);
-    let original = Original::new(Arc::clone(copies));
+    let original = Original::new(Arc::clone(&gateway.cache));
     let (file, id) = gateway.open("original");
     write(&original, &file, 100, &data);
     assert!(read(&original, &file, 100, data.len() + 5) == data);
@@ -105,7 +105,7 @@ fn three_modes_and_their_copies() {
     );
 
     drop(file);
-    let baseline = Baseline::new(Arc::clone(copies));
+    let baseline = Baseline::new(Arc::clone(&gateway.cache));
     let (file, id) = gateway.open("baseline");
     write(&baseline, &file, 0, &data);
     baseline.commit(&file, id).unwrap();
