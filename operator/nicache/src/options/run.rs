@@ -25,6 +25,12 @@ pub(crate) const QUEUES_MAX: u16 = 64;
 /// Most cards of one nicache.
 pub(crate) const CARDS_MAX: u16 = 8;
 
+/// Headings of the options in the help, by what a user wants to set.
+const TRAFFIC: &str = "Where the server and its clients are";
+const KEPT: &str = "What is kept, docs/http.md";
+const WITNESSES: &str = "Who may change a page, docs/dynamic.md";
+const CARD: &str = "The card";
+const SEEING: &str = "What you see, docs/seeing.md";
 /// Heading of the options for clients in the help.
 const CLIENTS: &str = "Clients that take their time, docs/siege.md";
 
@@ -33,26 +39,26 @@ const CLIENTS: &str = "Clients that take their time, docs/siege.md";
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RunOptions {
     /// Card memory for cached replies, all of it taken at the start: 64M, 2G, ... [default: 64M]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", help_heading = CARD)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 
     /// Which replies to evict when the memory is full. `nicache trace advise` compares the policies
     /// on a log [default: lru]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = CARD)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyKind>,
 
     /// Who answers a client's connection request: the server (pass-through), or the card, which
     /// keeps hits from the server altogether (card) [default: pass-through]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = CARD)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<HandshakeKind>,
 
     /// How old a reply may be at first in what cannot be watched (the clock, a counter in a
     /// program's memory, a server's own rules): 500ms, 1s, 10s, ... Changes of files always show at
     /// once. 0 caches only files [default: 1s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
 
@@ -60,7 +66,7 @@ pub(crate) struct RunOptions {
     /// from --recheck to a quarter of the time for which the answer has been the same, up to this
     /// much. A page that comes out different although nothing has changed starts again at --recheck
     /// [default: 1m]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck_max: Option<Milliseconds>,
 
@@ -69,13 +75,13 @@ pub(crate) struct RunOptions {
     /// needs no privilege but does not see what other programs change: that shows after --recheck,
     /// of which preload allows at most 1s, unless they are run by `nicache follow` [default:
     /// kernel]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = WITNESSES)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchKind>,
 
     /// Port on which the server speaks plain HTTP; other ports pass the card untouched. Repeatable
     /// [default: 80]
-    #[arg(long = "http-port", value_name = "PORT")]
+    #[arg(long = "http-port", value_name = "PORT", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http_port: Vec<u16>,
 
@@ -86,13 +92,14 @@ pub(crate) struct RunOptions {
     /// Offer the server's port at an address of this machine: 0.0.0.0 for all of IPv4, [::] for all
     /// of IPv6. SERVERPORT is the first --http-port unless given. Switches forwarding on while
     /// nicache runs, unless the address is a loopback one. Repeatable
-    #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]")]
+    #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Publish>,
 
     /// Let the server reach out to other machines through this one (implied by --publish to an
     /// address that is not a loopback one). Switches IPv4 forwarding on while nicache runs
     #[arg(
+        help_heading = TRAFFIC,
         long,
         num_args = 0..=1,
         require_equals = true,
@@ -104,7 +111,7 @@ pub(crate) struct RunOptions {
 
     /// Make this machine's 127.0.0.1:PORT reachable as 127.0.0.1:PORT for the server, e.g. 5432 for
     /// a database on this machine. Repeatable
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub share: Vec<u16>,
 
@@ -113,7 +120,7 @@ pub(crate) struct RunOptions {
     /// relay's --cards address (or nats=nats://HOST:PORT/NAME in its place), FILE the key that both
     /// know. Pages that ask it are kept as those of a database on this machine. Switches --outgoing
     /// on. Repeatable
-    #[arg(long, value_name = "DATABASE,relay=RELAY,key=FILE")]
+    #[arg(long, value_name = "DATABASE,relay=RELAY,key=FILE", help_heading = WITNESSES)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remote_database: Vec<RemoteDatabase>,
 
@@ -121,52 +128,53 @@ pub(crate) struct RunOptions {
     /// application server. COMMAND is split into words as a shell does it, quotes included, but no
     /// shell runs. If it fails, everything ends; if the server ends, it is asked to end, too.
     /// Repeatable: started in the order given, stopped in the reverse order
-    #[arg(long = "with", value_name = "COMMAND")]
+    #[arg(long = "with", value_name = "COMMAND", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
 
     /// The /30 network between this machine (first address) and the server (second) [default: a
     /// free 10.N.0.0/30]
-    #[arg(long, value_name = "A.B.C.D/30")]
+    #[arg(long, value_name = "A.B.C.D/30", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<Subnet>,
 
     /// The interface toward the clients: a veth, a bridge port, a network card, a representor
-    #[arg(long, value_name = "IFACE")]
+    #[arg(long, value_name = "IFACE", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<String>,
 
     /// The interface toward the server
-    #[arg(long, value_name = "IFACE")]
+    #[arg(long, value_name = "IFACE", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 
     /// What the card receives frames by at --wire: AF_XDP sockets, for network cards whose drivers
     /// have them; packet sockets, which take super-frames, anywhere else [default: auto]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = CARD)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortKind>,
 
     /// Address of the server on the network of --wire, with the length of its prefix: the server is
     /// a station there, beside this machine. Repeatable, IPv4 and IPv6
-    #[arg(long, value_name = "ADDR/LEN")]
+    #[arg(long, value_name = "ADDR/LEN", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub address: Vec<Network>,
 
     /// The server's default route on the network of --wire. Repeatable, IPv4 and IPv6
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateway: Vec<IpAddr>,
 
     /// A process of the server behind --host: what it and all in its network namespace read is
     /// watched [default: found by the other end of --host, if that is a veth]
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_pid: Option<u32>,
 
     /// Cards, each with an interface, a network and so much --memory of its own; connections to
     /// published ports take turns [default: 1]
     #[arg(
+        help_heading = CARD,
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=i64::from(CARDS_MAX)),
@@ -176,6 +184,7 @@ pub(crate) struct RunOptions {
 
     /// Queues of the card, each with a thread of its own [default: 1]
     #[arg(
+        help_heading = CARD,
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=i64::from(QUEUES_MAX)),
@@ -184,13 +193,13 @@ pub(crate) struct RunOptions {
     pub queues: Option<u16>,
 
     /// Record the frames on the wire in this file (pcap)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SEEING)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcap: Option<PathBuf>,
 
     /// Append the requests that the card answered to this file, in the combined log format (the
     /// server's own log has the others)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SEEING)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log: Option<PathBuf>,
 
@@ -198,6 +207,7 @@ pub(crate) struct RunOptions {
     /// them: the least latency and CPU time in all (docs/l0.md). By XDP on an existing interface,
     /// else at the TAP. Not with --access-log, --pcap, more than 8 --queues, or --watch preload
     #[arg(
+        help_heading = CARD,
         long,
         num_args = 0..=1,
         require_equals = true,
@@ -210,6 +220,7 @@ pub(crate) struct RunOptions {
     /// Add `Cache-Status: nicache; hit` (RFC 9211) to replies from the card. Replies of the server
     /// pass unchanged
     #[arg(
+        help_heading = SEEING,
         long,
         num_args = 0..=1,
         require_equals = true,
@@ -223,47 +234,47 @@ pub(crate) struct RunOptions {
     /// that scripts of analytics set for themselves (docs/tls.md), e.g. `--ignore-cookie @analytics
     /// --ignore-cookie theme`. A request with any other cookie goes to the server. A wrong entry
     /// here can show one user's page to another. Repeatable
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignore_cookie: Vec<String>,
 
     /// Request header that no reply depends on, exact or as `prefix*`, e.g. `--ignore-header
     /// 'X-Probe-*'`. A request with an unknown header goes to the server; `nicache status` names
     /// those that come. Repeatable
-    #[arg(long, value_name = "HEADER")]
+    #[arg(long, value_name = "HEADER", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignore_header: Vec<String>,
 
     /// Request header whose value decides the reply even if the server does not say so in Vary,
     /// e.g. `--vary X-Country`: replies are kept apart by its value, and it is known. Repeatable
-    #[arg(long, value_name = "HEADER")]
+    #[arg(long, value_name = "HEADER", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<String>,
 
     /// Files in which the server keeps what belongs to one visitor's session, exact or as
     /// `/folder/prefix*`, e.g. `/var/lib/php/sessions/sess_*`: writing them does not affect other
     /// visitors. Repeatable
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = WITNESSES)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub session_files: Vec<PathBuf>,
 
     /// A folder of data that the server's programs read anew for each request that needs it and
     /// never keep in memory, e.g. a wiki's articles: a change in it concerns only the pages made
     /// from it. Not for scripts, templates or settings. Repeatable
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = WITNESSES)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_folder: Vec<PathBuf>,
 
     /// A unit of systemd whose programs answer for the server, e.g. gunicorn: what they make is
     /// kept, too. PHP-FPM is found without this. A unit that runs already is followed from its next
     /// start on. Repeatable
-    #[arg(long, value_name = "UNIT")]
+    #[arg(long, value_name = "UNIT", help_heading = WITNESSES)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub follow_unit: Vec<String>,
 
     /// Whether to reload a PHP-FPM that was started before nicache: only then can its pages be kept
     /// [default: idle]
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", help_heading = WITNESSES)]
     pub reload_php: Option<ReloadPhp>,
 
     /// Connections that each queue follows at most; each takes some 5 KiB. Further connections pass
@@ -334,20 +345,21 @@ pub(crate) struct RunOptions {
     /// they are `[[path]]` tables, see docs/dynamic.md. The first pattern that matches counts.
     /// Repeatable. Example: --path 'pattern = "/feed/*", recheck = "10s"' --path 'pattern =
     /// "/admin*", cache = false'
-    #[arg(long, value_name = "TABLE")]
+    #[arg(long, value_name = "TABLE", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<PathOptions>,
 
     /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
     /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. There is no password [default:
     /// nowhere]
-    #[arg(long, value_name = "[ADDR:]PORT")]
+    #[arg(long, value_name = "[ADDR:]PORT", help_heading = SEEING)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin: Option<AdminAddress>,
 
     /// Let --admin be at an address that is not a loopback one: whoever reaches it sees which pages
     /// are asked for, and how the server is run
     #[arg(
+        help_heading = SEEING,
         long,
         num_args = 0..=1,
         require_equals = true,
@@ -365,6 +377,7 @@ pub(crate) struct RunOptions {
 
     /// Tell on standard output, as JSON lines, when the server is ready and how it ended
     #[arg(
+        help_heading = SEEING,
         long,
         num_args = 0..=1,
         require_equals = true,
@@ -375,7 +388,7 @@ pub(crate) struct RunOptions {
     pub json: Option<bool>,
 
     /// Form of the log on standard error [default: text]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = SEEING)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_format: Option<LogFormat>,
 
