@@ -12,6 +12,7 @@ use nicache_initiator::LunError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::configure_io_flusher_behavior;
 use thiserror::Error;
 
 use crate::blocks::Blocks;
@@ -276,17 +277,13 @@ fn begin(
     }
 }
 
-/// Of linux/prctl.h; the libc crate has it for other targets.
-const PR_SET_IO_FLUSHER: libc::c_int = 57;
-
 /// Receives the FUSE connection into a table of descriptors that only the threads of the device
 /// have.
 fn connect(socket: RawFd, blocks: &dyn Blocks) -> io::Result<OwnedFd> {
     // When memory is short, the kernel must not make these threads write to the device that they
-    // answer. Not everywhere permitted. SAFETY: the call takes numbers and sets a flag of this
-    // thread, which those that it starts inherit.
-    if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
-        tracing::debug!("PR_SET_IO_FLUSHER: {}", io::Error::last_os_error());
+    // answer. Threads that this one starts inherit it. Not everywhere permitted.
+    if let Err(error) = configure_io_flusher_behavior(true) {
+        tracing::debug!("PR_SET_IO_FLUSHER: {error}");
     }
     let mut keep = blocks.descriptors();
     keep.push(socket);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::configure_io_flusher_behavior;
 
 use crate::capacity::Capacity;
 use crate::libiscsi::{Answer, Request};
@@ -285,6 +286,11 @@ struct Driver {
 
 impl Driver {
     fn run(mut self, opened: &SyncSender<Result<Capacity, String>>) {
+        // Every block of a mounted device goes through this thread. When memory is short, the
+        // kernel must not make it wait for that device. Not everywhere permitted.
+        if let Err(error) = configure_io_flusher_behavior(true) {
+            tracing::debug!("PR_SET_IO_FLUSHER: {error}");
+        }
         let limits = Limits {
             depth_max: self.options.depth_max.max(1),
             unflushed_bytes_max: self.options.unflushed_bytes_max,

@@ -56,6 +56,26 @@ fn read(lun: &dyn Lun, block: u64, count: usize) -> Vec<BytesMut> {
     buffers
 }
 
+/// Flags of linux/sched.h that PR_SET_IO_FLUSHER sets: memory that the thread asks for waits for no
+/// device.
+const MEMALLOC_NOIO: u64 = 0x0008_0000;
+
+#[test]
+fn the_kernel_does_not_make_the_session_wait_for_its_own_device() {
+    let Some(unit) = unit(&TargetOptions::default()) else { return };
+    let _lun = open(&unit);
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    // "1234 (iscsi) S", then numbers; the flags are the ninth field (proc_pid_stat(5)).
+    let stats =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let flags = stats.filter_map(|stat| {
+        let (_, rest) = stat.split_once("(iscsi) ")?;
+        rest.split(' ').nth(6)?.parse::<u64>().ok()
+    });
+    let all: Vec<u64> = flags.collect();
+    assert!(all.iter().any(|flags| flags & MEMALLOC_NOIO != 0), "{all:x?}");
+}
+
 #[test]
 fn what_is_written_is_read_and_reaches_the_file() {
     let Some(unit) = unit(&TargetOptions::default()) else { return };
