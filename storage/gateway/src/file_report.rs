@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nicache_filemap::{cached_pages, generation, not_plain};
 use nicache_initiator::BLOCK_BYTES;
@@ -174,8 +175,24 @@ pub struct FileReport {
     pub kernel_dirty_pages: Option<u64>,
 }
 
+/// Tells of the files of a gateway. As long as it is there, the file system stays mounted.
+pub struct FileReporter {
+    pub(crate) root: OwnedFd,
+    pub(crate) exports: Vec<(String, PathBuf)>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) copy: CopyMode,
+}
+
+impl FileReporter {
+    /// What the gateway has of a file, by the path that clients know: an export's name, and what is
+    /// below it.
+    pub fn report(&self, path: &str) -> Result<FileReport, FileReportError> {
+        report(self.root.as_fd(), &self.exports, &self.cache, self.copy, path)
+    }
+}
+
 /// A file below an export, found by the name that clients have for it.
-pub(crate) fn report(
+fn report(
     root: BorrowedFd<'_>,
     exports: &[(String, PathBuf)],
     cache: &Cache,

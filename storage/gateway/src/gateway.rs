@@ -28,7 +28,7 @@ use thiserror::Error;
 use crate::copy_mode::CopyMode;
 use crate::export_line::ExportLine;
 use crate::figures::{Figures, WebFigures, block_bytes};
-use crate::file_report::{self, FileReport, FileReportError};
+use crate::file_report::FileReporter;
 use crate::metered::Metered;
 use crate::web_line::WebLine;
 
@@ -368,13 +368,13 @@ impl Gateway {
         figures
     }
 
-    /// What it has of a file, by the path that clients know: an export's name, and what is below
-    /// it.
-    pub fn file_report(&self, path: &str) -> Result<FileReport, FileReportError> {
-        let ended =
-            || FileReportError::Look(io::Error::other("the gateway has ended"), path.to_owned());
-        let mounted = self.mounted.as_ref().ok_or_else(ended)?;
-        file_report::report(mounted.root(), &self.exports, &self.cache, self.copy, path)
+    /// What tells of files, apart from the gateway: that waits for the unit, and nobody who needs
+    /// the gateway has to wait, too.
+    pub fn reporter(&self) -> io::Result<FileReporter> {
+        let ended = || io::Error::other("the gateway has ended");
+        let root = self.mounted.as_ref().ok_or_else(ended)?.root().try_clone_to_owned()?;
+        let (exports, cache) = (self.exports.clone(), Arc::clone(&self.cache));
+        Ok(FileReporter { root, exports, cache, copy: self.copy })
     }
 
     /// Ends it: requests that are under way are executed, everything is written and durable, the

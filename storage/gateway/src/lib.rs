@@ -36,7 +36,7 @@ pub use credentials::{CredentialsError, UnitCredentials, read_credentials};
 pub use demo::Demo;
 pub use export_line::{ExportLine, ExportLineError};
 pub use figures::{CopyFigures, Figures, OperationFigures, UnitFigures, WebFigures};
-pub use file_report::{FileReport, FileReportError, RangeReport, StateReport};
+pub use file_report::{FileReport, FileReportError, FileReporter, RangeReport, StateReport};
 pub use gateway::{Gateway, GatewayConfig, GatewayError};
 pub use handle_key::{KeptKey, KeyError, key_path, load_or_make_key};
 pub use metered::Metered;

@@ -1,7 +1,7 @@
 //! Who sees what: several exports of one unit, read-only ones, and links that must lead nowhere.
 
 use nicache_gateway::{CopyMode, Gateway, GatewayError};
-use nicache_initiator::MemoryLun;
+use nicache_initiator::{Fault, Kind, MemoryLun};
 use nicache_nfs::caller::{self, place, status_of};
 use nicache_nfs::protocol::{Procedure, Status};
 
@@ -96,4 +96,30 @@ fn a_target_that_stays_away_is_told() {
     assert!(gateway.figures().to_string().contains("TROUBLE"));
     drop(client);
     gateway.close().unwrap_err();
+}
+
+/// Whoever looks at a file waits for the unit, and the gateway is there for others meanwhile.
+#[test]
+fn a_report_waits_for_the_unit_and_the_gateway_does_not() {
+    if skipped() {
+        return;
+    }
+    let lun = std::sync::Arc::new(MemoryLun::new(64 << 20));
+    let config = |mkfs| config_for(lun.clone(), CopyMode::Nicache, mkfs, &[OPEN]);
+    let gateway = Gateway::start(config(true)).unwrap();
+    let mut client = caller(gateway.addresses()[0]);
+    let root = client.mount("/data").unwrap();
+    client.create(&root, "file").unwrap();
+    drop(client);
+    gateway.close().unwrap();
+    let gateway = Gateway::start(config(false)).unwrap();
+    lun.set_faults(|kind, _, _| (kind == Kind::Read).then_some(Fault::Stall));
+    let reporter = gateway.reporter().unwrap();
+    let report = std::thread::spawn(move || reporter.report("/data/file").unwrap());
+    until("the report waits", || lun.stalled() > 0);
+    assert!(!report.is_finished());
+    assert_eq!(gateway.trouble(), None);
+    lun.resume();
+    assert_eq!(report.join().unwrap().path, "/data/file");
+    gateway.close().unwrap();
 }

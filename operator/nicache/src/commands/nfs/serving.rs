@@ -51,8 +51,10 @@ impl Serving {
             Request::Status => Ok(Response::Nfs(Box::new(self.figures()?))),
             Request::Sample => Ok(Response::Sample(Box::new(self.sample_of(self.figures()?)))),
             Request::Why { path: Some(path), .. } => {
-                let report = self.gateway().as_ref().context("it is ending")?.file_report(path)?;
-                Ok(Response::NfsWhy(Box::new(report)))
+                // It may wait for the unit. Nobody may wait for the lock meanwhile, because whoever
+                // ends the gateway needs it.
+                let reporter = self.gateway().as_ref().context("it is ending")?.reporter()?;
+                Ok(Response::NfsWhy(Box::new(reporter.report(path)?)))
             }
             Request::Why { .. } => {
                 bail!("this is a `nicache nfs`: ask about a file, by the path below an export")
