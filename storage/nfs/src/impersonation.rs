@@ -22,6 +22,8 @@ use crate::kernel::set_thread_groups;
 #[derive(Debug)]
 pub struct Impersonation {
     present: Identity,
+    /// The last change worked: the thread is `present`.
+    is_known: bool,
     /// It speaks of the thread that made it.
     thread: PhantomData<*const ()>,
 }
@@ -35,24 +37,29 @@ impl Impersonation {
         let mut sets = capabilities(None)?;
         sets.effective.remove(CapabilitySet::SYS_RESOURCE);
         set_capabilities(None, sets)?;
-        let mut this =
-            Self { present: Identity { uid: u32::MAX, ..Identity::ROOT }, thread: PhantomData };
+        let mut this = Self { present: Identity::ROOT, is_known: false, thread: PhantomData };
         this.act_as(&Identity::ROOT)?;
         Ok(this)
     }
 
     /// The thread acts as `identity` from here on.
     pub fn act_as(&mut self, identity: &Identity) -> io::Result<()> {
-        if self.present == *identity {
+        if self.is_known && self.present == *identity {
             return Ok(());
         }
-        // Whatever fails below, the thread is nobody in particular until it has worked.
-        self.present.uid = u32::MAX;
+        // Whatever fails below, the thread is nobody in particular until a change has worked.
+        self.is_known = false;
+        // The kernel takes -1 as "leave it as it is".
+        let ids = [identity.uid, identity.gid];
+        if ids.iter().chain(&identity.groups).any(|&id| id == u32::MAX) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let groups: arrayvec::ArrayVec<Gid, { crate::limits::GROUPS_MAX }> =
             identity.groups.iter().map(|&group| Gid::from_raw(group)).collect();
         set_thread_groups(&groups)?;
         set_fs_ids(Uid::from_raw(identity.uid), Gid::from_raw(identity.gid))?;
         self.present.clone_from(identity);
+        self.is_known = true;
         Ok(())
     }
 
@@ -79,6 +86,21 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    /// Needs root, as the server does.
+    #[test]
+    fn a_thread_never_acts_as_minus_one() {
+        std::thread::spawn(|| {
+            let mut thread = Impersonation::new().unwrap();
+            let nobody = Identity { uid: u32::MAX, ..Identity::ROOT };
+            thread.act_as(&nobody).unwrap_err();
+            thread.act_as(&nobody).unwrap_err();
+            thread.act_as(&Identity { gid: u32::MAX, ..Identity::ROOT }).unwrap_err();
+            thread.act_as_root().unwrap();
+        })
+        .join()
+        .unwrap();
+    }
 
     /// Needs root, as the server does.
     #[test]
