@@ -91,7 +91,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     common: Common,
     turn: Mutex<Turn>,
-    input: Mutex<Input>,
+    input: Mutex<RecordReader>,
     /// Replies that wait for those of the next requests. Locked before `unsent`.
     held: Mutex<Replies>,
     unsent: Mutex<Unsent>,
@@ -119,13 +119,6 @@ struct Turn {
     free_since: Instant,
     /// What the kernel will tell of, once.
     armed: EventFlags,
-}
-
-#[derive(Debug)]
-struct Input {
-    reader: RecordReader,
-    /// Of the last bytes.
-    at: Instant,
 }
 
 /// What came of receiving.
@@ -168,7 +161,7 @@ impl Connection {
                 free_since: now,
                 armed: EventFlags::IN,
             }),
-            input: Mutex::new(Input { reader, at: now }),
+            input: Mutex::new(reader),
             held: Mutex::default(),
             unsent: Mutex::new(Unsent { extents: VecDeque::new(), taken_bytes: 0, moved: now }),
             unsent_bytes: AtomicUsize::new(0),
@@ -227,7 +220,7 @@ impl Connection {
     /// The next request that has been received whole, unless the connection is paused. Only for who
     /// has the turn.
     pub(crate) fn take_request(&self) -> Result<Option<Record>, RecordError> {
-        let record = lock(&self.input).reader.next_record()?;
+        let record = lock(&self.input).next_record()?;
         if record.is_some() {
             lock(&self.turn).under_way += 1;
         }
@@ -241,12 +234,11 @@ impl Connection {
             if self.is_closed() {
                 return Received::End;
             }
-            let received = rustix::io::readv(&self.stream, &mut input.reader.room());
+            let received = rustix::io::readv(&self.stream, &mut input.room());
             match received {
                 Ok(0) => return Received::End,
                 Ok(len) => {
-                    input.reader.handle_received(len);
-                    input.at = now;
+                    input.handle_received(len);
                     return Received::Bytes;
                 }
                 Err(Errno::AGAIN) => {
@@ -263,7 +255,7 @@ impl Connection {
     /// Whether bytes are there that have not been looked at.
     #[must_use]
     pub(crate) fn has_bytes(&self) -> bool {
-        lock(&self.input).reader.has_bytes()
+        lock(&self.input).has_bytes()
     }
 
     /// Gives the turn back.
@@ -466,11 +458,18 @@ impl Connection {
         is_idle.then_some(turn.free_since)
     }
 
-    /// Since when the rest of a request is missing; `None` if none has begun.
+    /// Since when the rest of a request is missing; `None` if none has begun, or if nobody asks for
+    /// the rest because there is other work.
     #[must_use]
     pub(crate) fn incomplete_since(&self) -> Option<Instant> {
-        let input = self.input.try_lock().ok()?;
-        input.reader.is_in_record().then_some(input.at)
+        let turn = self.turn.try_lock().ok()?;
+        if turn.is_taken || turn.is_paused {
+            return None;
+        }
+        // Whole requests are never left when the turn is given back. Nobody receives meanwhile,
+        // because that takes the turn.
+        let is_in_record = self.input.try_lock().ok()?.is_in_record();
+        is_in_record.then_some(turn.free_since)
     }
 }
 

@@ -588,6 +588,52 @@ fn half_a_request_does_not_wait_for_ever() {
     assert_eq!(client.receive(), None);
 }
 
+/// Requests that wait for others of their connection are not "half a request".
+#[test]
+fn requests_that_wait_are_not_given_up() {
+    let gate = crate::duplicates::Gate::new(true);
+    let folder = folder();
+    let config = config(vec![export("/export", folder.path(), open_rule())]);
+    let pause = PauseLimits { requests_max: 1, ..config.pause };
+    let request_timeout = Duration::from_millis(100);
+    let config = ServerConfig { pause, request_timeout, ..config };
+    let server = Server::start(config, gate.clone()).unwrap();
+    let mut client = Client::connect(server.addresses()[0]);
+    let root = client.mount("/export").unwrap();
+    let file = client.make_file(&root, "f");
+    gate.set(false);
+    let write = packed(&WRITE3args {
+        file: file.clone(),
+        offset: 0,
+        count: 4,
+        stable: stable_how::UNSTABLE,
+        data: Opaque::borrowed(b"slow"),
+    });
+    let calls = [next_xid(), next_xid(), next_xid()];
+    let mut out = Vec::new();
+    for record in [
+        client.record(NFS, 7, calls[0], &write),
+        client.record(NFS, 1, calls[1], &packed(&file)),
+        client.record(NFS, 1, calls[2], &packed(&file)),
+    ] {
+        out.extend_from_slice(&(0x8000_0000 | record.len() as u32).to_be_bytes());
+        out.extend_from_slice(&record);
+    }
+    client.stream.write_all(&out).unwrap();
+    until("it is paused", || server.metrics().pauses > 0);
+    // Another one's half request is given up, so it was looked for those.
+    let mut other = Client::connect(server.addresses()[0]);
+    for _ in 0..2 {
+        other.stream.write_all(&[0x80, 0]).unwrap();
+        assert_eq!(other.receive(), None);
+        other = Client::connect(server.addresses()[0]);
+    }
+    gate.set(true);
+    for results in client.results_of(calls) {
+        assert_eq!(results[..4], [0; 4]);
+    }
+}
+
 /// Any bytes at all, on many connections; the server is as it was.
 #[test]
 fn noise() {
