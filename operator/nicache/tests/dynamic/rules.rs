@@ -363,6 +363,13 @@ fn find(rule: Rule, stage: &mut Stage, plan: Plan) {
 
 #[test]
 fn all_kinds_of_sources_together() {
+    // A busy machine may need longer for as many hits.
+    let hits = proven_together(12);
+    assert!(hits > 200 || proven_together(60) > 200, "{hits} hits in 12 s");
+}
+
+/// Edits of all kinds for so many seconds, each reply proven. The hits.
+fn proven_together(seconds: u64) -> u64 {
     let stage = everything(None, Database::MariaDb);
     stage.script("clock.php", "<?php echo 'time=', time(), '.';");
     let mut plan = Scene::new(&stage, true).plan(&stage, &[]);
@@ -370,7 +377,7 @@ fn all_kinds_of_sources_together() {
     // A whole second is what the page itself leaves out.
     clock.within = Some(T + SLACK + Duration::from_secs(1));
     plan.pages.push(clock);
-    plan.duration = Some(Duration::from_secs(12));
+    plan.duration = Some(Duration::from_secs(seconds));
     let report = carry_out(plan);
     assert_eq!(report.outcome(), Outcome::Proven, "{report}");
     for subject in &report.subjects {
@@ -379,8 +386,7 @@ fn all_kinds_of_sources_together() {
             "{subject:?}"
         );
     }
-    let hits = stage.counter("hits_dynamic");
-    assert!(hits > 200, "{hits} hits");
+    stage.counter("hits_dynamic")
 }
 
 #[test]
