@@ -62,6 +62,12 @@ const MEMALLOC_NOIO: u64 = 0x0008_0000;
 
 #[test]
 fn the_kernel_does_not_make_the_session_wait_for_its_own_device() {
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        println!("skipped: PR_SET_IO_FLUSHER needs CAP_SYS_RESOURCE ({error})");
+        return;
+    }
+    // Threads inherit it from the one that starts them.
+    rustix::process::configure_io_flusher_behavior(false).unwrap();
     let Some(unit) = unit(&TargetOptions::default()) else { return };
     let _lun = open(&unit);
     let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
