@@ -127,7 +127,7 @@ pub(crate) struct Queue<T> {
     /// Completed since the replay began, and the most that any attempt at it completed.
     replays_done: usize,
     replays_best: usize,
-    /// How long a replay that did not complete was at the target, since that last became more.
+    /// How long a replay that did not complete was at the target, counted from when more completed.
     replays_flown: Duration,
     sent: usize,
     /// No more than `sent`.

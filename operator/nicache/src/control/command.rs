@@ -168,7 +168,7 @@ pub struct Status {
     pub admin: Option<SocketAddr>,
     /// TCP ports of this machine that the server reaches as its own.
     pub shared: Vec<u16>,
-    /// Why there is no witness, if so.
+    /// Why no witness is at work, if so.
     pub watch_unavailable: Option<String>,
     /// What is not kept because this kernel lacks something, each a sentence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
