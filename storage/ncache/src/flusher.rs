@@ -157,7 +157,8 @@ impl Shared {
         }
     }
 
-    /// A dirty file other than this one. One whose write failed is taken only if all others have, too.
+    /// A dirty file other than this one. One whose write failed is taken only if all others' have,
+    /// too.
     fn dirty_other(&self, last: FileId) -> Option<(FileId, Arc<File>)> {
         let files = lock(&self.files);
         let index = self.cache.index();
