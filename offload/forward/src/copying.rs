@@ -1,12 +1,7 @@
 //! Forwarding between ports where whole frames are at hand: the mode without a card, and the base
 //! that the others are compared with.
-//!
-//! A frame whose next hop is being asked for is held for a second at most; there is room for a few,
-//! and the oldest goes first.
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::time::Duration;
 
 use nicache_port::{Burst, FrameBuf, Offload, Port, send_with_fallback};
 use nicache_tcp::Time;
@@ -16,11 +11,7 @@ use crate::cutting;
 use crate::decision::{Decision, Head, Incoming, Moment, Outgoing};
 use crate::forwarder::Forwarder;
 use crate::segmenting;
-
-/// Frames that wait for a neighbour's answer at most.
-const HELD_MAX: usize = 32;
-/// How long.
-const HELD_FOR: Duration = Duration::from_secs(1);
+use crate::waiting::{FRAMES_MAX, WAITING_FOR, Waiting};
 
 /// What has been sent, and what not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +30,6 @@ pub struct CopyingCounters {
 struct Held {
     frame: FrameBuf,
     port: u8,
-    until: Time,
 }
 
 /// Forwards between ports where whole frames are at hand: the mode without a card. Ports are
@@ -50,7 +40,7 @@ pub struct Copying<P> {
     ports: Vec<P>,
     burst: Burst,
     head: Head,
-    held: VecDeque<Held>,
+    held: Waiting<Held>,
     spare: Vec<FrameBuf>,
     counters: CopyingCounters,
 }
@@ -63,8 +53,9 @@ impl<P: Port> Copying<P> {
             ports,
             burst: Burst::new(burst),
             head: Head::new(),
-            held: VecDeque::with_capacity(HELD_MAX),
-            spare: (0..HELD_MAX).map(|_| FrameBuf::new()).collect(),
+            held: Waiting::new(),
+            // One more comes in before another one goes.
+            spare: (0..=FRAMES_MAX).map(|_| FrameBuf::new()).collect(),
             counters: CopyingCounters::default(),
         }
     }
@@ -103,13 +94,17 @@ impl<P: Port> Copying<P> {
             let burst = std::mem::replace(&mut self.burst, Burst::new(0));
             for frame in &burst {
                 let moment = Moment { now, random: random() };
-                self.pass(frame.data(), frame.offload(), port as u8, moment, Some(now + HELD_FOR));
+                self.pass(
+                    frame.data(),
+                    frame.offload(),
+                    port as u8,
+                    moment,
+                    Some(now + WAITING_FOR),
+                );
             }
             self.burst = burst;
         }
-        if self.forwarder.learned() != learned
-            || self.held.front().is_some_and(|held| held.until <= now)
-        {
+        if self.forwarder.learned() != learned || self.held.is_due(now) {
             self.try_again(now, &mut random);
         }
         while let Some((interface, question)) = self.forwarder.poll_question() {
@@ -164,7 +159,7 @@ impl<P: Port> Copying<P> {
             }
             Decision::Wait => {
                 if let Some(until) = until {
-                    self.hold(data, offload, port, until);
+                    self.hold(data, offload, port, until, moment.now);
                 }
             }
             Decision::Look | Decision::Taken | Decision::Drop(_) => {}
@@ -173,37 +168,33 @@ impl<P: Port> Copying<P> {
         !waits
     }
 
-    fn hold(&mut self, data: &[u8], offload: Offload, port: u8, until: Time) {
-        let oldest =
-            if self.spare.is_empty() { self.held.pop_front().map(|held| held.frame) } else { None };
-        if oldest.is_some() {
-            self.counters.held_lost += 1;
-            self.forwarder.give_up();
-        }
-        let Some(mut frame) = oldest.or_else(|| self.spare.pop()) else {
-            return self.forwarder.give_up();
-        };
+    fn hold(&mut self, data: &[u8], offload: Offload, port: u8, until: Time, now: Time) {
+        let Some(mut frame) = self.spare.pop() else { return self.forwarder.give_up() };
         if frame.copy_from(&[IoSlice::new(data)], offload).is_ok() {
-            self.held.push_back(Held { frame, port, until });
+            self.wait(Held { frame, port }, until, now);
         } else {
             self.forwarder.give_up();
             self.spare.push(frame);
         }
     }
 
+    fn wait(&mut self, held: Held, until: Time, now: Time) {
+        if let Some(lost) = self.held.add(held, self.forwarder.waits_for(), until, now) {
+            self.counters.held_lost += 1;
+            self.forwarder.give_up();
+            self.spare.push(lost.frame);
+        }
+    }
+
     fn try_again(&mut self, now: Time, random: &mut impl FnMut() -> u32) {
         for _ in 0..self.held.len() {
-            let Some(held) = self.held.pop_front() else { break };
+            let Some((held, until)) = self.held.take() else { break };
             let moment = Moment { now, random: random() };
             if self.pass(held.frame.data(), held.frame.offload(), held.port, moment, None) {
                 self.counters.held += 1;
                 self.spare.push(held.frame);
-            } else if held.until <= now {
-                self.counters.held_lost += 1;
-                self.forwarder.give_up();
-                self.spare.push(held.frame);
             } else {
-                self.held.push_back(held);
+                self.wait(held, until, now);
             }
         }
     }

@@ -13,9 +13,7 @@
 //! done when its last command is.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::ops::Range;
-use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nicache_bus::Received;
@@ -32,12 +30,7 @@ use crate::frame::{PIECES_MAX, Piece, fits, offload_told, overlap};
 use crate::modes::{Mode, Pressure};
 use crate::pcache::{Advice, Bound, BufferId, Order, Pcache, SendBind};
 use crate::segmenting;
-
-/// Frames that wait for a neighbour's answer at most, and how long.
-const WAITING_MAX: usize = 32;
-/// How many of them may wait for the same one: others do not wait because one does not answer.
-const WAITING_FOR_ONE_MAX: usize = 3;
-const WAITING_FOR: Duration = Duration::from_secs(1);
+use crate::waiting::{WAITING_FOR, Waiting};
 
 /// Neighbours have not been learned so often: those that wait are to be looked at again.
 const NEVER: u64 = u64::MAX;
@@ -127,15 +120,6 @@ pub enum Sent {
     No,
 }
 
-/// A frame that waits for a neighbour's answer.
-#[derive(Debug)]
-struct Waiting {
-    frame: Box<Frame>,
-    until: Time,
-    /// By interface and address.
-    hop: Option<(usize, IpAddr)>,
-}
-
 /// A forwarder with a card: posts receives, queues frames, sends heads and what follows them, and
 /// takes entries back. The [module](self) has the rule that keeps bytes apart (invariant F1).
 #[derive(Debug)]
@@ -152,7 +136,7 @@ pub struct Engine<B> {
     /// A frame whose last part has not come.
     partial: Option<Box<Frame>>,
     queue: VecDeque<Box<Frame>>,
-    waiting: VecDeque<Waiting>,
+    waiting: Waiting<Box<Frame>>,
     /// All of their bytes are wanted, in this order.
     looking: VecDeque<Box<Frame>>,
     #[allow(clippy::vec_box, reason = "frames go to and fro, and are long")]
@@ -180,7 +164,7 @@ impl<B: Backend> Engine<B> {
             precious: 0,
             partial: None,
             queue: VecDeque::with_capacity(config.queue + 1),
-            waiting: VecDeque::with_capacity(WAITING_MAX),
+            waiting: Waiting::new(),
             looking: VecDeque::new(),
             spare: Vec::new(),
             under_way: VecDeque::new(),
@@ -388,9 +372,7 @@ impl<B: Backend> Engine<B> {
         now: Time,
         mut random: impl FnMut() -> u32,
     ) -> Result<usize, Broken> {
-        if forwarder.learned() != self.learned
-            || self.waiting.front().is_some_and(|waiting| waiting.until <= now)
-        {
+        if forwarder.learned() != self.learned || self.waiting.is_due(now) {
             self.learned = forwarder.learned();
             for _ in 0..self.waiting.len() {
                 // Who would have to wait for room goes on waiting.
@@ -398,7 +380,7 @@ impl<B: Backend> Engine<B> {
                     self.learned = NEVER;
                     break;
                 }
-                let Some(Waiting { frame, until, .. }) = self.waiting.pop_front() else { break };
+                let Some((frame, until)) = self.waiting.take() else { break };
                 let moment = Moment { now, random: random() };
                 if let Some(frame) = self.pass(forwarder, frame, moment)? {
                     self.wait_again(forwarder, frame, until, now);
@@ -610,15 +592,10 @@ impl<B: Backend> Engine<B> {
     }
 
     fn wait_again(&mut self, forwarder: &mut Forwarder, frame: Box<Frame>, until: Time, now: Time) {
-        let hop = forwarder.waits_for();
-        let same = self.waiting.iter().filter(|waiting| waiting.hop == hop).count();
-        let is_full = self.waiting.len() >= WAITING_MAX || same >= WAITING_FOR_ONE_MAX;
-        if until <= now || is_full {
+        if let Some(frame) = self.waiting.add(frame, forwarder.waits_for(), until, now) {
             self.counters.waited_in_vain += 1;
             forwarder.give_up();
             self.finish(frame);
-        } else {
-            self.waiting.push_back(Waiting { frame, until, hop });
         }
     }
 

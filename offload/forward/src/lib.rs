@@ -76,6 +76,7 @@ pub mod switch;
 pub mod tcp_track;
 pub mod tuple;
 pub mod view;
+mod waiting;
 
 pub use config::Config;
 pub use counters::{Counters, Drop};

@@ -6,6 +6,7 @@ use crate::backend::{Backend, Broken};
 use crate::decision::{Incoming, Moment};
 use crate::forwarder::Forwarder;
 use crate::frame::{Frame, Piece};
+use crate::waiting::WAITING_FOR;
 use nicache_tcp::Time;
 
 impl<B: Backend> Engine<B> {
@@ -75,7 +76,7 @@ impl<B: Backend> Engine<B> {
             let moment = Moment { now, random: random() };
             let decision = forwarder.handle_whole(&incoming, &mut head, moment);
             if let Some(frame) = self.act(forwarder, frame, decision, head, moment)? {
-                self.wait_again(forwarder, frame, now + super::WAITING_FOR, now);
+                self.wait_again(forwarder, frame, now + WAITING_FOR, now);
             }
         }
         Ok(count)
