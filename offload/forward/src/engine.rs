@@ -462,7 +462,7 @@ impl<B: Backend> Engine<B> {
                 let first = self.fan_first.checked_rem(targets).unwrap_or(0);
                 for number in 0..targets {
                     let target = (first + number) % targets;
-                    if self.backend.room()? < 1 + PIECES_MAX as u64 {
+                    if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
                         self.counters.queue_full += (targets - number) as u64;
                         self.fan_first = target;
                         break;
@@ -505,7 +505,8 @@ impl<B: Backend> Engine<B> {
         Ok(None)
     }
 
-    /// Sends a packet in pieces. What there is no room for is lost, as a piece may be on any link.
+    /// Sends a packet in pieces. If there is no room for one, the packet is lost, as a piece may be
+    /// on any link; the pieces before it have gone.
     fn send_cut(
         &mut self,
         frame: &Frame,
@@ -529,7 +530,14 @@ impl<B: Backend> Engine<B> {
             let Some(range) = cutting::piece(head, network_at, &rest, mtu, number, &mut one) else {
                 break;
             };
-            self.send(frame, &one, range, offload, port, true)?;
+            match self.send(frame, &one, range, offload, port, true)? {
+                Sent::Yes => {}
+                Sent::Full => {
+                    self.counters.queue_full += 1;
+                    break;
+                }
+                Sent::No => break,
+            }
         }
         Ok(())
     }

@@ -497,13 +497,38 @@ fn one_neighbour_does_not_delay_others() {
 /// the next time.
 #[test]
 fn more_targets_than_there_is_room_for() {
+    targets_without_room(500, 9000);
+}
+
+/// The same where each target gets several pieces: one that does not get all of them counts, too.
+#[test]
+fn more_targets_than_there_is_room_for_in_pieces() {
+    // Of some lengths the room ends between two targets, of others between two pieces.
+    for len in (8000..9000).step_by(100) {
+        targets_without_room(len, 68);
+    }
+}
+
+fn targets_without_room(len: usize, mtu: u32) {
     let targets = 700;
     let mut world = World::new(config(Mode::Pcache, 32), None);
     world.settle();
-    world.forwarder = Forwarder::new(setup(targets), Time::ZERO).unwrap();
+    let mut setup = setup(targets);
+    setup.interfaces[1].mtu = mtu;
+    let pieces =
+        if len > mtu as usize { (len + 8).div_ceil((mtu as usize - 20) & !7) as u64 } else { 1 };
+    world.forwarder = Forwarder::new(setup, Time::ZERO).unwrap();
     world.forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
-    let frame = |number| udp(address(CLIENT), 7, address(GROUP), 9, &payload(number, 500));
-    let (mut forwarded, mut unsent) = (0, 0);
+    let frame = |number| {
+        let mut frame = udp(address(CLIENT), 7, address(GROUP), 9, &payload(number, len));
+        // May be cut (RFC 791 section 3.1).
+        frame[20] = 0;
+        frame[24..26].fill(0);
+        let field = finish(sum(&frame[14..34]));
+        frame[24..26].copy_from_slice(&field.to_be_bytes());
+        frame
+    };
+    let (mut forwarded, mut unsent, mut complete, mut came) = (0, 0, 0, 0);
     for number in 1..=2 {
         world.inside.send(&[IoSlice::new(&frame(number))], Offload::default()).unwrap();
         while world.engine.queued() == 0 {
@@ -514,19 +539,28 @@ fn more_targets_than_there_is_room_for() {
         world.forward(1);
         forwarded = world.forwarder.counters().forwarded;
         unsent = world.engine.counters().queue_full;
-        assert_eq!(world.engine.counters().sent, forwarded);
-        assert_eq!(forwarded + unsent, u64::from(targets) * number as u64);
         assert_eq!(world.engine.fan_first as u64, forwarded % u64::from(targets));
         // What was sent goes, whoever takes it.
         let mut burst = Burst::new(64);
         while world.engine.under_way() > 0 {
             world.card.turn(world.now_ns).unwrap();
             world.now_ns += 2_000_000;
-            while world.outside.receive(&mut burst).unwrap() > 0 {}
+            while world.outside.receive(&mut burst).unwrap() > 0 {
+                for frame in &burst {
+                    came += 1;
+                    // More pieces follow (RFC 791 section 3.1).
+                    complete += u64::from(frame.data()[20] & 0x20 == 0);
+                }
+            }
             world.engine.poll().unwrap();
         }
+        assert_eq!(complete + unsent, u64::from(targets) * number as u64);
+        assert!(came >= pieces * complete && came < pieces * (complete + number as u64 + 1));
+        assert_eq!(world.engine.counters().sent, came);
     }
-    assert!(forwarded > u64::from(targets) && unsent > 0, "{forwarded} {unsent}");
+    // The second time others than the first time.
+    let least = if pieces == 1 { u64::from(targets) } else { 0 };
+    assert!(complete > least && unsent > 0, "{complete} {unsent}");
 }
 
 /// One payload to several: it crosses once, whatever the number of targets.
