@@ -51,7 +51,7 @@ pub use maps::Counts;
 pub use probe::{ProbeError, ProbeFiles, ProbeSide, ProbeSockets, probe, probe_link};
 pub use service::{SERVICES_MAX, Service};
 pub use side::{CardPort, Rest, Side};
-pub use sieve::{KeptPorts, Sieve};
+pub use sieve::{Kept, KeptPorts, Sieve};
 pub use socket::{Settings, XdpConfig, XdpError, XdpSocket};
 pub use steering::{FirstFiles, SideFiles, Steering, SteeringConfig, SteeringFiles};
 pub use term::Connection;

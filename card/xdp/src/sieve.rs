@@ -2,9 +2,10 @@
 //! machine keeps.
 //!
 //! ```no_run
-//! use nicache_xdp::{KeptPorts, Sieve, XdpConfig, XdpSocket};
+//! use nicache_xdp::{Kept, KeptPorts, Sieve, XdpConfig, XdpSocket};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let kept = [KeptPorts { is_udp: false, ports: 22..=22 }];
+//! let ports = vec![KeptPorts { is_udp: false, ports: 22..=22 }];
+//! let kept = Kept { ports, addresses: vec!["192.0.2.1".parse()?], answered: Vec::new() };
 //! let sieve = Sieve::attach("eth0", 1, kept)?;
 //! let socket = XdpSocket::open("eth0", 0, sieve.sockets(), &XdpConfig::default())?;
 //! # Ok(())
@@ -16,8 +17,10 @@
 //!
 //! Read first: `ebpf/sieve.bpf.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, ObjectBuilder};
@@ -44,12 +47,26 @@ pub struct KeptPorts {
     pub ports: std::ops::RangeInclusive<u16>,
 }
 
+/// What this machine keeps besides the frames of neighbours: these ports at its own addresses, and
+/// errors about what they have sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Which ports.
+    pub ports: Vec<KeptPorts>,
+    /// This machine's addresses.
+    pub addresses: Vec<IpAddr>,
+    /// What is the forwarder's all the same, at TCP (false) or UDP (true).
+    pub answered: Vec<(bool, SocketAddr)>,
+}
+
 /// The program at work. When this is dropped, or the process that has it ends in whatever way, the
 /// link is as before.
 #[derive(Debug)]
 pub struct Sieve {
     program: OwnedFd,
     sockets: OwnedFd,
+    own: OwnedFd,
+    addresses: BTreeSet<IpAddr>,
     _link: OwnedFd,
 }
 
@@ -60,19 +77,37 @@ impl Sieve {
     ///
     /// # Errors
     /// See [`SteeringError`]; then nothing is left behind.
-    pub fn attach(
-        interface: &str,
-        queues: u32,
-        kept: impl IntoIterator<Item = KeptPorts>,
-    ) -> Result<Self, SteeringError> {
+    pub fn attach(interface: &str, queues: u32, kept: Kept) -> Result<Self, SteeringError> {
         let index = index_of(interface)?;
-        let (program, sockets, words) = load(queues)?;
-        for (word, bits) in bits_of(kept) {
-            maps::set(words.as_fd(), word.to_ne_bytes(), bits.to_ne_bytes())
-                .map_err(step("telling the program about ports that are kept"))?;
+        let Loaded { program, sockets, kept: words, own, answered } = load(queues)?;
+        let told = step("telling the program what is kept");
+        for (word, bits) in bits_of(kept.ports) {
+            maps::set(words.as_fd(), word.to_ne_bytes(), bits.to_ne_bytes()).map_err(&told)?;
+        }
+        for (is_udp, endpoint) in kept.answered {
+            maps::set(answered.as_fd(), answered_key(is_udp, endpoint), [1]).map_err(&told)?;
+        }
+        for address in &kept.addresses {
+            maps::set(own.as_fd(), octets(*address), [1]).map_err(&told)?;
         }
         let link = attach_native(program.as_fd(), interface, index)?;
-        Ok(Self { program, sockets, _link: link })
+        let addresses = kept.addresses.into_iter().collect();
+        Ok(Self { program, sockets, own, addresses, _link: link })
+    }
+
+    /// This machine has these addresses now.
+    ///
+    /// # Errors
+    /// What the kernel says of one; then the same call is to be made again.
+    pub fn set_addresses(&mut self, addresses: &BTreeSet<IpAddr>) -> io::Result<()> {
+        for new in addresses.difference(&self.addresses) {
+            maps::set(self.own.as_fd(), octets(*new), [1])?;
+        }
+        for old in self.addresses.difference(addresses) {
+            maps::remove(self.own.as_fd(), octets(*old))?;
+        }
+        self.addresses.clone_from(addresses);
+        Ok(())
     }
 
     /// The map of sockets by queue, for [`XdpSocket::open`](crate::XdpSocket::open).
@@ -86,14 +121,22 @@ impl Sieve {
     }
 }
 
-/// The program, the map of sockets, and that of ports.
-pub(crate) fn load(queues: u32) -> Result<(OwnedFd, OwnedFd, OwnedFd), SteeringError> {
+/// The program and its maps.
+pub(crate) struct Loaded {
+    pub(crate) program: OwnedFd,
+    sockets: OwnedFd,
+    kept: OwnedFd,
+    own: OwnedFd,
+    answered: OwnedFd,
+}
+
+pub(crate) fn load(queues: u32) -> Result<Loaded, SteeringError> {
     check_capabilities()?;
     let (result, log) = with_log(|| load_object(queues));
     result.map_err(|failure| failure.explain(&log))
 }
 
-fn load_object(queues: u32) -> Result<(OwnedFd, OwnedFd, OwnedFd), Failure> {
+fn load_object(queues: u32) -> Result<Loaded, Failure> {
     let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
     for mut map in open.maps_mut() {
         if map.name() == "sockets" {
@@ -111,7 +154,31 @@ fn load_object(queues: u32) -> Result<(OwnedFd, OwnedFd, OwnedFd), Failure> {
     let program = object.progs().find(|program| program.name() == OsStr::new("sieve"));
     let program = program.ok_or_else(|| Failure::Absent("sieve".to_owned()))?;
     let program = program.as_fd().try_clone_to_owned().map_err(Failure::Io)?;
-    Ok((program, map("sockets")?, map("kept")?))
+    Ok(Loaded {
+        program,
+        sockets: map("sockets")?,
+        kept: map("kept")?,
+        own: map("own")?,
+        answered: map("answered")?,
+    })
+}
+
+/// As in the program's `struct address`.
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// As in the program's `struct answered`.
+fn answered_key(is_udp: bool, endpoint: SocketAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..16].copy_from_slice(&octets(endpoint.ip()));
+    key[16..18].copy_from_slice(&endpoint.port().to_be_bytes());
+    let protocol = if is_udp { libc::IPPROTO_UDP } else { libc::IPPROTO_TCP };
+    key[18..].copy_from_slice(&(protocol as u16).to_ne_bytes());
+    key
 }
 
 /// Words of the map that are not 0.

@@ -28,8 +28,8 @@ pub fn verify_steering() -> Result<u32, SteeringError> {
 /// # Errors
 /// Why the kernel refuses the program.
 pub fn verify_sieve() -> Result<u32, SteeringError> {
-    let (program, ..) = sieve::load(1)?;
-    Ok(verified_instructions(program.as_fd()).unwrap_or(0))
+    let loaded = sieve::load(1)?;
+    Ok(verified_instructions(loaded.program.as_fd()).unwrap_or(0))
 }
 
 /// Loads the program of [`L0`](crate::l0::L0) at a TAP; the number of instructions that the

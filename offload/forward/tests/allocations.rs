@@ -25,7 +25,7 @@ use nicache_forward::{Config, Forwarder};
 use nicache_port::{Burst, Offload, PacketConfig, PacketSocket, Port};
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Tags, write_headers};
 use nicache_tcp::{Flags, HeadRepr, Seq, Time};
-use nicache_xdp::{LinkPort, Sieve, XdpConfig, XdpSocket};
+use nicache_xdp::{Kept, LinkPort, Sieve, XdpConfig, XdpSocket};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const BUFFERS: u32 = 960;
@@ -155,7 +155,7 @@ type Link = (Sieve, LinkPort);
 
 fn link(middle: &Namespace, name: &'static str) -> Link {
     middle.run(move || {
-        let sieve = Sieve::attach(name, 1, []).unwrap();
+        let sieve = Sieve::attach(name, 1, Kept::default()).unwrap();
         // The kernel lets go of a queue some time after its last socket is closed.
         let began = Instant::now();
         let socket = loop {

@@ -34,6 +34,18 @@ pub fn kept<'a>(plan: &'a Plan, link: &'a str) -> impl Iterator<Item = Kept> + '
     std::iter::once(own).chain(interfaces.flat_map(|interface| interface.keep.iter().cloned()))
 }
 
+/// What the forwarder answers for at ports that are kept on a link.
+pub fn answered<'a>(
+    plan: &'a Plan,
+    link: &'a str,
+) -> impl Iterator<Item = (Protocol, Endpoint)> + 'a {
+    let kept: Vec<Kept> = kept(plan, link).collect();
+    forwarded(plan).filter(move |(protocol, endpoint)| {
+        let mut kept = kept.iter().filter(|kept| kept.protocol == *protocol);
+        kept.any(|kept| kept.ports.contains(&endpoint.port))
+    })
+}
+
 /// What the forwarder answers for.
 fn forwarded(plan: &Plan) -> impl Iterator<Item = (Protocol, Endpoint)> {
     let services = plan.config.services.iter();
@@ -56,18 +68,11 @@ pub fn rules(instance: &str, plan: &Plan) -> String {
             "chain port{number} {{ type filter hook ingress device \"{}\" priority 0; policy drop; ether type arp accept; {DISCOVERY}{ERRORS}",
             link.name
         );
-        let kept: Vec<Kept> = kept(plan, &link.name).collect();
-        let is_kept = |protocol: Protocol, endpoint: Endpoint| {
-            let mut kept = kept.iter().filter(|kept| kept.protocol == protocol);
-            kept.any(|kept| kept.ports.contains(&endpoint.port))
-        };
-        for (protocol, Endpoint { address, port }) in
-            forwarded(plan).filter(|(protocol, endpoint)| is_kept(*protocol, *endpoint))
-        {
+        for (protocol, Endpoint { address, port }) in answered(plan, &link.name) {
             let version = if address.is_ipv4() { "ip" } else { "ip6" };
             let _ = write!(text, "{version} daddr {address} {protocol} dport {port} drop; ");
         }
-        for Kept { protocol, ports } in &kept {
+        for Kept { protocol, ports } in kept(plan, &link.name) {
             let (first, last) = (ports.start(), ports.end());
             let _ = write!(text, "fib daddr type local {protocol} dport {first}-{last} accept; ");
         }

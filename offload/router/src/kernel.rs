@@ -24,8 +24,9 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 use serde::{Deserialize, Serialize};
 
 /// What is told of: links, neighbours, addresses and routes of both versions of IP (`RTMGRP_*`).
-const GROUPS: u32 = LINKS | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
-const LINKS: u32 = 0x1;
+const GROUPS: u32 = LINKS | 0x4 | 0x40 | 0x400;
+/// Of those, links and addresses.
+const LINKS: u32 = 0x1 | 0x10 | 0x100;
 /// Messages of news that are read at once; the next look reads the rest.
 const NEWS_MAX: usize = 10_000;
 /// Routes of whole networks may be many: the kernel tells them as fast as they are read.
@@ -103,7 +104,7 @@ impl Kernel {
         Self::open_for(GROUPS)
     }
 
-    /// The same, with news of links alone.
+    /// The same, with news of links and their addresses alone.
     ///
     /// # Errors
     /// What the system says.

@@ -13,9 +13,23 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-fn kept() -> [KeptPorts; 3] {
-    [(false, 900..=999), (false, 22..=22), (true, 500..=501)]
-        .map(|(is_udp, ports)| KeptPorts { is_udp, ports })
+const OURS: [u8; 4] = [10, 77, 0, 9];
+const THEIRS: [u8; 4] = [10, 77, 0, 1];
+const OURS6: [u8; 16] = [0xfd; 16];
+const THEIRS6: [u8; 16] = [0xfc; 16];
+
+fn kept() -> Kept {
+    let ports = [(false, 900..=999), (false, 22..=22), (true, 500..=501)];
+    Kept {
+        ports: ports.map(|(is_udp, ports)| KeptPorts { is_udp, ports }).to_vec(),
+        addresses: vec![OURS.into(), OURS6.into()],
+        answered: vec![
+            (false, (OURS, 950).into()),
+            (true, (OURS6, 501).into()),
+            // Not a kept port.
+            (true, (OURS, 80).into()),
+        ],
+    }
 }
 
 /// A frame, and whether this machine keeps it.
@@ -28,17 +42,35 @@ struct Case {
 fn ipv4(protocol: u8, options: usize, fragment: u16) -> Vec<u8> {
     let mut header = vec![0x45 + options as u8, 0, 0, 200, 0, 7];
     header.extend(fragment.to_be_bytes());
-    header.extend([64, protocol, 0, 0, 10, 77, 0, 1, 10, 77, 0, 9]);
+    header.extend([64, protocol, 0, 0]);
+    header.extend([THEIRS, OURS].concat());
     header.extend(vec![1; 4 * options]);
     header
 }
 
 fn ipv6(next: u8) -> Vec<u8> {
-    [&[0x60, 0, 0, 0, 0, 160, next, 64][..], &[0xfd; 32]].concat()
+    [&[0x60, 0, 0, 0, 0, 160, next, 64][..], &THEIRS6, &OURS6].concat()
+}
+
+/// The same the other way.
+fn back(mut header: Vec<u8>) -> Vec<u8> {
+    let (at, len) = if header[0] >> 4 == 4 { (12, 4) } else { (8, 16) };
+    let from = header[at..at + len].to_vec();
+    header.copy_within(at + len..at + 2 * len, at);
+    header[at + len..at + 2 * len].copy_from_slice(&from);
+    header
 }
 
 fn to_port(port: u16) -> Vec<u8> {
     [40_000u16.to_be_bytes(), port.to_be_bytes()].concat()
+}
+
+fn from_port(port: u16) -> Vec<u8> {
+    [port.to_be_bytes(), 40_000u16.to_be_bytes()].concat()
+}
+
+fn error(kind: u8) -> Vec<u8> {
+    vec![kind, 1, 0, 0, 0, 0, 5, 0]
 }
 
 fn cases() -> Vec<Case> {
@@ -107,6 +139,60 @@ fn cases() -> Vec<Case> {
         ] {
             add(&format!("icmpv6 {kind}"), IPV6, &[ipv6(ICMPV6), vec![kind, 0, 0, 0]], keeps);
         }
+        // The same ports of others: connections through the forwarder.
+        for port in [22, 950] {
+            let to = to_port(port);
+            add(
+                &format!("ipv4 elsewhere {port}"),
+                IPV4,
+                &[back(ipv4(TCP, 0, 0)), to.clone()],
+                false,
+            );
+            add(&format!("ipv6 elsewhere {port}"), IPV6, &[back(ipv6(TCP)), to], false);
+        }
+        // Services of the forwarder at them.
+        for (port, keeps4, keeps6) in [(950, false, true), (951, true, true)] {
+            add(&format!("ipv4 service {port}"), IPV4, &[ipv4(TCP, 0, 0), to_port(port)], keeps4);
+            add(&format!("ipv6 service {port}"), IPV6, &[ipv6(TCP), to_port(port)], keeps6);
+        }
+        for (port, keeps4, keeps6) in [(501, true, false), (500, true, true)] {
+            add(
+                &format!("ipv4 udp service {port}"),
+                IPV4,
+                &[ipv4(UDP, 0, 0), to_port(port)],
+                keeps4,
+            );
+            add(&format!("ipv6 udp service {port}"), IPV6, &[ipv6(UDP), to_port(port)], keeps6);
+        }
+        // Errors, about what a kept port has sent and about what others have.
+        for (kind, is_error) in [(3, true), (5, false), (8, false), (11, true), (12, true)] {
+            let about = |inner: Vec<u8>, ports| [ipv4(1, 0, 0), error(kind), inner, ports];
+            let mut add = |name: &str, parts: &[Vec<u8>], keeps| {
+                add(&format!("ipv4 icmp {kind} {name}"), IPV4, parts, keeps);
+            };
+            let sent = || back(ipv4(TCP, 0, 0));
+            add("about ours", &about(sent(), from_port(22)), is_error);
+            add("about ours with options", &about(back(ipv4(TCP, 3, 0)), from_port(22)), is_error);
+            add("about a first piece", &about(back(ipv4(TCP, 0, 0x2000)), from_port(22)), is_error);
+            add("about a later piece", &about(back(ipv4(TCP, 0, 5)), from_port(22)), false);
+            add("about a service's", &about(sent(), from_port(950)), false);
+            add("about another port's", &about(sent(), from_port(80)), false);
+            add("about what came", &about(ipv4(TCP, 0, 0), from_port(22)), false);
+            add("about an echo", &about(back(ipv4(1, 0, 0)), from_port(22)), false);
+            let [_, kind, inner, ports] = about(sent(), from_port(22));
+            add("for another", &[back(ipv4(1, 0, 0)), kind, inner, ports], false);
+        }
+        for (kind, is_error) in [(1, true), (2, true), (3, true), (4, true), (5, false)] {
+            let about = |inner: Vec<u8>, ports| [ipv6(ICMPV6), error(kind), inner, ports];
+            let mut add = |name: &str, parts: &[Vec<u8>], keeps| {
+                add(&format!("ipv6 icmp {kind} {name}"), IPV6, parts, keeps);
+            };
+            add("about ours", &about(back(ipv6(TCP)), from_port(22)), is_error);
+            add("about another port's", &about(back(ipv6(TCP)), from_port(80)), false);
+            add("about what came", &about(ipv6(TCP), from_port(22)), false);
+            let [_, kind, inner, ports] = about(back(ipv6(TCP)), from_port(22));
+            add("for another", &[back(ipv6(ICMPV6)), kind, inner, ports], false);
+        }
         add("ipv6 fragment", IPV6, &[ipv6(44), vec![TCP, 0, 0, 0, 0, 0, 0, 1], to_port(22)], false);
         add("ipv6 as ipv4", IPV6, &[ipv4(TCP, 0, 0), to_port(22)], false);
     }
@@ -146,7 +232,7 @@ fn heard(port: &mut impl Port) -> Vec<Vec<u8>> {
 #[test]
 fn each_frame_has_one_place() {
     let Some(scene) = scene() else { return };
-    let (sieve, mut sockets, mut passed) = sieved(&scene.card, 1, &[0]);
+    let (mut sieve, mut sockets, mut passed) = sieved(&scene.card, 1, &[0]);
     let mut client = tapped(&scene.client, "eth0");
     let cases = cases();
     let (mut by_socket, mut by_kernel) = (BTreeSet::new(), BTreeSet::new());
@@ -169,6 +255,30 @@ fn each_frame_has_one_place() {
             (*is_kept, !is_kept),
             "{name}"
         );
+    }
+    // Another address is this machine's now.
+    let elsewhere = |family: &str| {
+        let name = format!("{family} elsewhere 22");
+        cases.iter().find(|case| case.name == name).unwrap().frame.clone()
+    };
+    sieve.set_addresses(&[THEIRS.into(), OURS6.into()].into()).unwrap();
+    for (frame, is_kept) in [
+        (elsewhere("ipv4"), true),
+        (elsewhere("ipv6"), false),
+        (cases.iter().find(|case| case.name == "ipv4 6 22").unwrap().frame.clone(), false),
+    ] {
+        send(&mut client, &frame);
+        let began = std::time::Instant::now();
+        let place = loop {
+            if heard(&mut passed).contains(&frame) {
+                break true;
+            }
+            if heard(&mut sockets[0]).contains(&frame) {
+                break false;
+            }
+            assert!(began.elapsed() < DEADLINE, "it came nowhere");
+        };
+        assert_eq!(place, is_kept);
     }
     // Without a socket everything is the kernel's, and without the program, too.
     drop(sockets);

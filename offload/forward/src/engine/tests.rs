@@ -528,7 +528,7 @@ fn targets_without_room(len: usize, mtu: u32) {
         frame[24..26].copy_from_slice(&field.to_be_bytes());
         frame
     };
-    let (mut forwarded, mut unsent, mut complete, mut came) = (0, 0, 0, 0);
+    let (mut unsent, mut complete, mut came) = (0, 0, 0);
     for number in 1..=2 {
         world.inside.send(&[IoSlice::new(&frame(number))], Offload::default()).unwrap();
         while world.engine.queued() == 0 {
@@ -537,7 +537,7 @@ fn targets_without_room(len: usize, mtu: u32) {
             world.engine.poll().unwrap();
         }
         world.forward(1);
-        forwarded = world.forwarder.counters().forwarded;
+        let forwarded = world.forwarder.counters().forwarded;
         unsent = world.engine.counters().queue_full;
         assert_eq!(world.engine.fan_first as u64, forwarded % u64::from(targets));
         // What was sent goes, whoever takes it.

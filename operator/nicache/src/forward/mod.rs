@@ -189,7 +189,7 @@ impl<'a> Forwarding<'a> {
         let (rules, table) =
             (guard::rules(&instance.name, &plan), guard::table_name(&instance.name));
         let guard = place.run(move || Nft::own(&rules, &format!("netdev {table}")))?;
-        let mut ports = Ports::start(&plan, taps, &place)?;
+        let mut ports = Ports::start(&plan, &links, taps, &place)?;
         let kernel_path = KernelPath::start(arguments, &plan, &ports, &place);
         let (fast_path, fast_links) = (kernel_path.handles(), ports.fast());
         let setup = ForwarderSetup {
@@ -415,6 +415,7 @@ impl<'a> Forwarding<'a> {
         let now = Instant::now();
         let Some(links) = self.watch.look(now) else { return Ok(false) };
         self.ports.lose_absent(&links);
+        self.ports.set_addresses(&links);
         let mut is_back = false;
         for number in self.ports.gone() {
             match self.bring_back(number, &links) {
@@ -467,7 +468,7 @@ impl<'a> Forwarding<'a> {
         plan.memory = self.plan.memory;
         let (kernel_path, place) = (&mut self.kernel_path, &self.place);
         let attach = |index: u32| kernel_path.attach(index, link.index, place);
-        self.ports.bring_back(number, &plan, made, place, attach)?;
+        self.ports.bring_back(number, (&plan, &links), made, place, attach)?;
         self.plan = plan;
         self.setup.links = known;
         self.setup.fast_links = self.ports.fast();

@@ -9,13 +9,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result, anyhow};
 use nicache_forward::tuple::Protocol;
 use nicache_port::{PacketConfig, PacketError, PacketSocket, Reception, TapQueue};
 use nicache_router::config::{LinkPortKind, Linking, Plan};
-use nicache_router::guard::kept;
+use nicache_router::guard::{answered, kept};
 use nicache_router::kernel::Link;
 use nicache_xdp::{KeptPorts, Settings, Sieve};
 use rustix::io::Errno;
@@ -113,11 +114,16 @@ impl Ports {
 
     /// A place on each link of the plan, in their order. `taps`: what
     /// [`make_taps`](Self::make_taps) has made.
-    pub(super) fn start(plan: &Plan, taps: Vec<TapQueue>, place: &Place) -> Result<Self> {
+    pub(super) fn start(
+        plan: &Plan,
+        links: &[Link],
+        taps: Vec<TapQueue>,
+        place: &Place,
+    ) -> Result<Self> {
         let mut taps = taps.into_iter();
         let port = |link: &Linking| {
             let tap = if link.port == LinkPortKind::Tap { taps.next() } else { None };
-            Port::start(plan, link, tap, place)
+            Port::start((plan, links), link, tap, place)
         };
         plan.links.iter().map(port).collect::<Result<_>>().map(Self)
     }
@@ -214,6 +220,21 @@ impl Ports {
         }
     }
 
+    /// This machine has the addresses of these links now.
+    pub(super) fn set_addresses(&mut self, links: &[Link]) {
+        let addresses = addresses(links).collect();
+        for port in &mut self.0 {
+            if let Way::Xdp { sieve, .. } = &mut port.way
+                && let Err(error) = sieve.set_addresses(&addresses)
+            {
+                let name = &port.link.name;
+                tracing::warn!(
+                    "cannot tell the program at {name} which addresses this machine has: {error}"
+                );
+            }
+        }
+    }
+
     /// What is now known of one whose link is gone.
     pub(super) fn set_gone(&mut self, number: usize, why: String) {
         if let Some(gone) = self.0.get_mut(number).and_then(|port| port.gone.as_mut()) {
@@ -232,13 +253,13 @@ impl Ports {
     pub(super) fn bring_back(
         &mut self,
         number: usize,
-        plan: &Plan,
+        (plan, links): (&Plan, &[Link]),
         tap: Option<TapQueue>,
         place: &Place,
         attach: impl FnOnce(u32) -> bool,
     ) -> Result<()> {
         let link = plan.links.get(number).context("a plan without the link")?;
-        let mut port = Port::start(plan, link, tap, place)?;
+        let mut port = Port::start((plan, links), link, tap, place)?;
         port.is_fast = port.is_fast && attach(link.index);
         *self.0.get_mut(number).context("a port that there is not")? = port;
         Ok(())
@@ -273,17 +294,17 @@ impl Ports {
 
 impl Port {
     /// `tap`: what [`Ports::make_tap`] has made.
-    fn start(plan: &Plan, link: &Linking, tap: Option<TapQueue>, place: &Place) -> Result<Self> {
+    fn start(
+        (plan, links): (&Plan, &[Link]),
+        link: &Linking,
+        tap: Option<TapQueue>,
+        place: &Place,
+    ) -> Result<Self> {
         let way = match link.port {
             LinkPortKind::Packet => Way::Packet { instead: None },
             LinkPortKind::Tap => Way::Tap(tap.context("a TAP was not made")?),
             LinkPortKind::Xdp => {
-                let keeps: Vec<KeptPorts> = kept(plan, &link.name)
-                    .map(|kept| KeptPorts {
-                        is_udp: kept.protocol == Protocol::Udp,
-                        ports: kept.ports,
-                    })
-                    .collect();
+                let keeps = what_is_kept(plan, links, &link.name);
                 let wanted = link.clone();
                 match place.run(move || attach(&wanted, keeps)) {
                     Ok((sieve, queues)) => Way::Xdp { sieve, queues, is_proven: false },
@@ -317,6 +338,23 @@ impl Port {
     }
 }
 
+fn addresses(links: &[Link]) -> impl Iterator<Item = IpAddr> {
+    links.iter().flat_map(|link| &link.addresses).map(|(address, _)| *address)
+}
+
+fn what_is_kept(plan: &Plan, links: &[Link], link: &str) -> nicache_xdp::Kept {
+    let ports = kept(plan, link)
+        .map(|kept| KeptPorts { is_udp: kept.protocol == Protocol::Udp, ports: kept.ports });
+    let answered = answered(plan, link).map(|(protocol, endpoint)| {
+        (protocol == Protocol::Udp, SocketAddr::new(endpoint.address, endpoint.port))
+    });
+    nicache_xdp::Kept {
+        ports: ports.collect(),
+        addresses: addresses(links).collect(),
+        answered: answered.collect(),
+    }
+}
+
 /// Whether a socket could not be opened because its interface is gone.
 fn is_gone(error: &PacketError) -> bool {
     match error {
@@ -337,7 +375,7 @@ fn instead_of_xdp(link: &str, reason: String) -> Way {
 
 /// The program at a link, and how many queues get a socket. What comes by others comes by the
 /// packet socket.
-fn attach(link: &Linking, kept: Vec<KeptPorts>) -> Result<(Sieve, u32)> {
+fn attach(link: &Linking, kept: nicache_xdp::Kept) -> Result<(Sieve, u32)> {
     let name = &link.name;
     let settings =
         Settings::of(name).with_context(|| format!("asking for the settings of {name}"))?;

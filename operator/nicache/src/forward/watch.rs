@@ -1,5 +1,5 @@
-//! The kernel's news of links, for the supervisor: which of its own are gone, and which are there
-//! again.
+//! The kernel's news of links, for the supervisor: which of its own are gone, which are there
+//! again, and which addresses this machine has.
 
 use std::io;
 use std::net::IpAddr;

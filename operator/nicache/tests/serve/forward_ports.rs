@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 use std::io::IoSlice;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -217,15 +217,7 @@ fn translation_and_services_over_af_xdp() {
         );
         stage.all_ways();
         counts_each_packet_once(&stage, &forwarding);
-        // This machine's own port is its own.
-        let kept = std::net::TcpListener::bind("10.1.0.1:7000").unwrap();
-        stage.client.run(|| {
-            drop(
-                std::net::TcpStream::connect_timeout(&"10.1.0.1:7000".parse().unwrap(), LIMIT)
-                    .unwrap(),
-            );
-        });
-        drop(kept.accept().unwrap());
+        the_same_port_here_and_elsewhere(&stage);
         let now = forwarding.status();
         let fast = now["fast_path"].as_str().unwrap();
         match (left, right) {
@@ -249,6 +241,28 @@ fn translation_and_services_over_af_xdp() {
         forwarding.stop();
         assert!(!has_program("left") && !has_program("right"));
     }
+}
+
+/// A port that the file keeps for this machine is this machine's at its own addresses, also at one
+/// that comes later; and another machine's is reached through the forwarder. So are the source
+/// ports of health checks.
+fn the_same_port_here_and_elsewhere(stage: &Stage) {
+    ip("address add 10.1.0.77/24 dev left");
+    for (address, port) in
+        [("10.1.0.1", 7000), ("10.1.0.77", 7000), ("192.0.2.2", 7000), ("192.0.2.2", 950)]
+    {
+        let end: SocketAddr = format!("{address}:{port}").parse().unwrap();
+        let listen = move || TcpListener::bind(end).unwrap();
+        let kept = if address.starts_with("10.") { listen() } else { stage.servers.run(listen) };
+        // The program at the link is told of a new address a moment later.
+        let connects = || {
+            let once = Duration::from_secs(1);
+            stage.client.run(move || TcpStream::connect_timeout(&end, once)).ok()
+        };
+        assert!(within(LIMIT, connects).is_some(), "{end} cannot be reached");
+        drop(kept.accept().unwrap());
+    }
+    ip("address del 10.1.0.77/24 dev left");
 }
 
 /// Datagrams there and back, each of which is counted once.
