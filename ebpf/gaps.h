@@ -77,11 +77,12 @@ static __always_inline struct processor_gaps *this_processor(void)
 	return bpf_map_lookup_elem(&processor_gaps, &zero);
 }
 
-/* Programs on events of perf that run on a processor, and changes of maps. */
-extern const void bpf_prog_active __ksym __weak;
-
-/* The descriptors of the programs that are to be guarded, and of the map above. */
+/* What is to be guarded: the descriptors of programs, and of the map above. `events` is the address
+ * of what counts programs on events of perf and changes of maps (`bpf_prog_active`); 0: the kernel
+ * does not show it.
+ */
 struct guarded {
+	__u64 events;
 	__s32 map;
 	__u32 count;
 	__s32 programs[GUARDS_MAX - 1];
@@ -128,7 +129,7 @@ int guard_programs(void *context)
 	}
 	if (at != guarded->count)
 		return UNGUARDED;
-	all->active[GUARDS_MAX - 1] = (__u64)&bpf_prog_active;
+	all->active[GUARDS_MAX - 1] = guarded->events;
 	all->count = at;
 	return all->active[GUARDS_MAX - 1] ? GUARDED : EVENTS_UNGUARDED;
 }

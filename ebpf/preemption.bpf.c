@@ -17,12 +17,24 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Every kernel has it. Who may not see addresses (CAP_SYSLOG) sees none of it, either. */
-extern const void _stext __ksym __weak;
-/* With CONFIG_PREEMPT_DYNAMIC: 0 none, 1 voluntary, 2 full, 3 lazy. */
-extern const void preempt_dynamic_mode __ksym __weak;
-/* With CONFIG_PREEMPTION. */
-extern const void preempt_schedule __ksym __weak;
+/* Addresses in the kernel, 0 where it has none of that name or does not show it. In the order of
+ * truth/kernel/src/preemption.rs.
+ */
+SEC(".rodata.addresses")
+const volatile struct {
+	/* Every kernel has it. Who may not see addresses (CAP_SYSLOG) sees none of it, either. */
+	__u64 stext;
+	/* With CONFIG_PREEMPT_DYNAMIC: 0 none, 1 voluntary, 2 full, 3 lazy. */
+	__u64 preempt_dynamic_mode;
+	/* With CONFIG_PREEMPTION. */
+	__u64 preempt_schedule;
+	/* By processor, what has to be added to the address of a variable that each has for
+	 * itself. Kernels without CONFIG_KALLSYMS_ALL show neither of these two.
+	 */
+	__u64 per_cpu_offset;
+	/* How often it was told not to stop its task; until 6.1, and again since 6.15. */
+	__u64 preempt_count;
+} addresses = {};
 
 #define PREEMPT_VOLUNTARY 1
 
@@ -32,21 +44,15 @@ int is_unpreempted(void *context)
 {
 	unsigned int mode;
 
-	if (!&_stext)
+	if (!addresses.stext)
 		return 0;
-	if (!&preempt_dynamic_mode)
-		return !&preempt_schedule;
-	if (bpf_probe_read_kernel(&mode, sizeof(mode), &preempt_dynamic_mode))
+	if (!addresses.preempt_dynamic_mode)
+		return !addresses.preempt_schedule;
+	if (bpf_probe_read_kernel(&mode, sizeof(mode),
+				  (const void *)addresses.preempt_dynamic_mode))
 		return 0;
 	return mode <= PREEMPT_VOLUNTARY;
 }
-
-/* By processor, what has to be added to the address of a variable that each has for itself. Kernels
- * without CONFIG_KALLSYMS_ALL show neither.
- */
-extern const void __per_cpu_offset __ksym __weak;
-/* How often the processor was told not to stop its task; until 6.1, and again since 6.15. */
-extern const void __preempt_count __ksym __weak;
 
 #define PREEMPT_MASK 0xff
 
@@ -69,16 +75,16 @@ struct {
 
 static __always_inline int may_be_stopped(void)
 {
-	const char *offsets = &__per_cpu_offset;
-	unsigned long offset;
+	__u64 offset, place;
 	__u32 count;
 
-	if (!&__per_cpu_offset || !&__preempt_count)
+	if (!addresses.per_cpu_offset || !addresses.preempt_count)
 		return UNKNOWN;
-	if (bpf_probe_read_kernel(&offset, sizeof(offset),
-				  offsets + bpf_get_smp_processor_id() * sizeof(offset)))
+	place = addresses.per_cpu_offset + bpf_get_smp_processor_id() * sizeof(offset);
+	if (bpf_probe_read_kernel(&offset, sizeof(offset), (const void *)place))
 		return UNKNOWN;
-	if (bpf_probe_read_kernel(&count, sizeof(count), (const char *)&__preempt_count + offset))
+	if (bpf_probe_read_kernel(&count, sizeof(count),
+				  (const void *)(addresses.preempt_count + offset)))
 		return UNKNOWN;
 	return !(count & PREEMPT_MASK);
 }

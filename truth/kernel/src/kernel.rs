@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::ptr::NonNull;
 
+use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::btf::types::{Enum, Enum64, Struct};
 use libbpf_rs::btf::{Btf, BtfKind};
 
@@ -26,8 +27,7 @@ pub struct Kernel {
     // Before `base`, which they refer to: fields are dropped in this order.
     // `None`: the module is not available; it is asked for once.
     modules: HashMap<&'static str, Option<ModuleTypes>>,
-    base: BaseTypes,
-    types: Btf<'static>,
+    base: Btf<'static>,
     is_unpreempted: bool,
     has_whole_tracepoints: bool,
     is_rehearsal: bool,
@@ -41,13 +41,11 @@ impl Kernel {
     /// # Errors
     /// [`NoTypes`].
     pub fn read(assumptions: &'static [Assumption]) -> Result<Self, NoTypes> {
-        let types = Btf::from_vmlinux().map_err(|_| NoTypes)?;
-        let base = BaseTypes::load().ok_or(NoTypes)?;
+        let base = Btf::from_vmlinux().map_err(|_| NoTypes)?;
         let is_unpreempted = is_unpreempted();
         let mut kernel = Self {
             modules: HashMap::new(),
             base,
-            types,
             is_unpreempted,
             has_whole_tracepoints: is_unpreempted || has_whole_tracepoints(),
             is_rehearsal: false,
@@ -98,15 +96,15 @@ impl Kernel {
             Test::WholeTracepoints => self.has_whole_tracepoints,
             Test::Event { .. } => has_tracefs(),
             Test::Field { structure, field } => {
-                let structure: Option<Struct<'_>> = self.types.type_by_name(structure);
+                let structure: Option<Struct<'_>> = self.base.type_by_name(structure);
                 structure.is_some_and(|found| {
                     found.iter().any(|member| member.name.is_some_and(|name| name == *field))
                 })
             }
             Test::Structure { name, module } => self.names(name, BtfKind::Struct, *module),
             Test::Value { enumeration, value } => {
-                let small: Option<Enum<'_>> = self.types.type_by_name(enumeration);
-                let large: Option<Enum64<'_>> = self.types.type_by_name(enumeration);
+                let small: Option<Enum<'_>> = self.base.type_by_name(enumeration);
+                let large: Option<Enum64<'_>> = self.base.type_by_name(enumeration);
                 small.is_some_and(|found| {
                     found.iter().any(|known| known.name.is_some_and(|name| name == *value))
                 }) || large.is_some_and(|found| {
@@ -146,8 +144,8 @@ impl Kernel {
 
     fn names(&self, name: &str, kind: BtfKind, module: Option<&str>) -> bool {
         match module.and_then(|module| self.modules.get(module)?.as_ref()) {
-            Some(types) => types.names(name, kind),
-            None => self.base.names(name, kind),
+            Some(types) => names(types.0, name, kind),
+            None => names(self.base.as_libbpf_object(), name, kind),
         }
     }
 
@@ -162,59 +160,42 @@ impl Kernel {
     }
 }
 
-/// libbpf's own form of a description of types.
-struct Types(NonNull<libbpf_sys::btf>);
+/// Is one of the types of that name and kind? Also one that it refers to in the types it is based
+/// on.
+fn names(types: NonNull<libbpf_sys::btf>, name: &str, kind: BtfKind) -> bool {
+    let Ok(name) = CString::new(name) else { return false };
+    // SAFETY: both callers' types are valid as long as they are borrowed, and the name is a C
+    // string.
+    unsafe { libbpf_sys::btf__find_by_name_kind(types.as_ptr(), name.as_ptr(), kind as u32) >= 0 }
+}
+
+/// The types of a module, with those of the kernel, in libbpf's own form.
+struct ModuleTypes(NonNull<libbpf_sys::btf>);
 
 // SAFETY: nothing in it is bound to a thread; what is read by a shared reference is not changed.
-unsafe impl Send for Types {}
-
-impl Types {
-    fn names(&self, name: &str, kind: BtfKind) -> bool {
-        let Ok(name) = CString::new(name) else { return false };
-        // SAFETY: the types are valid as long as `self` is, and the name is a C string.
-        unsafe {
-            libbpf_sys::btf__find_by_name_kind(self.0.as_ptr(), name.as_ptr(), kind as u32) >= 0
-        }
-    }
-}
-
-impl Drop for Types {
-    fn drop(&mut self) {
-        // SAFETY: it is ours, and nobody refers to it any longer.
-        unsafe { libbpf_sys::btf__free(self.0.as_ptr()) }
-    }
-}
-
-/// The kernel's own types.
-struct BaseTypes(Types);
-
-impl BaseTypes {
-    fn load() -> Option<Self> {
-        // SAFETY: no arguments; what it returns is a valid description, or null or an error in the
-        // place of a pointer.
-        let types = unsafe { libbpf_sys::btf__load_vmlinux_btf() };
-        checked(types).map(BaseTypes)
-    }
-
-    fn names(&self, name: &str, kind: BtfKind) -> bool {
-        self.0.names(name, kind)
-    }
-}
-
-/// The types of a module, with those of the kernel.
-struct ModuleTypes(Types);
+unsafe impl Send for ModuleTypes {}
 
 impl ModuleTypes {
-    fn load(module: &str, base: &BaseTypes) -> Option<Self> {
+    fn load(module: &str, base: &Btf<'_>) -> Option<Self> {
         let name = CString::new(module).ok()?;
         // SAFETY: a C string and a valid description, which outlives the one that refers to it (see
         // `Kernel`).
-        let types = unsafe { libbpf_sys::btf__load_module_btf(name.as_ptr(), base.0.0.as_ptr()) };
-        checked(types).map(ModuleTypes)
+        let types = unsafe {
+            libbpf_sys::btf__load_module_btf(name.as_ptr(), base.as_libbpf_object().as_ptr())
+        };
+        // libbpf may return a small negative number in the place of a pointer.
+        // SAFETY: it only looks at the pointer's value.
+        if unsafe { libbpf_sys::libbpf_get_error(types.cast()) } != 0 {
+            return None;
+        }
+        NonNull::new(types).map(ModuleTypes)
     }
+}
 
-    fn names(&self, name: &str, kind: BtfKind) -> bool {
-        self.0.names(name, kind)
+impl Drop for ModuleTypes {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and nobody refers to it any longer.
+        unsafe { libbpf_sys::btf__free(self.0.as_ptr()) }
     }
 }
 
@@ -226,15 +207,6 @@ fn load_module(module: &str) {
             .stderr(Stdio::null())
             .status();
     }
-}
-
-/// libbpf may return a small negative number in the place of a pointer.
-fn checked(types: *mut libbpf_sys::btf) -> Option<Types> {
-    // SAFETY: it only looks at the pointer's value.
-    if unsafe { libbpf_sys::libbpf_get_error(types.cast()) } != 0 {
-        return None;
-    }
-    NonNull::new(types).map(Types)
 }
 
 #[cfg(test)]

@@ -7,12 +7,23 @@
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput};
 
+use crate::symbols::Symbol;
+
 /// libelf wants its memory aligned.
 #[repr(align(16))]
 struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/preemption.bpf.o")));
+
+/// `addresses` of `ebpf/preemption.bpf.c`.
+const ADDRESSES: [Symbol; 5] = [
+    Symbol::Stext,
+    Symbol::PreemptDynamicMode,
+    Symbol::PreemptSchedule,
+    Symbol::PerCpuOffset,
+    Symbol::PreemptCount,
+];
 
 /// Is it certain that it does not? Without the right to load a program, or to see the kernel's
 /// addresses (CAP_SYSLOG), it is not.
@@ -57,6 +68,10 @@ fn load(programs: &[&str]) -> Option<Object> {
     for mut program in open.progs_mut() {
         let is_wanted = programs.iter().any(|name| program.name() == *name);
         program.set_autoload(is_wanted);
+    }
+    let mut places = open.maps_mut().find(|map| map.name() == ".rodata.addresses")?;
+    for (place, symbol) in places.initial_value_mut()?.chunks_exact_mut(8).zip(ADDRESSES) {
+        place.copy_from_slice(&symbol.address().to_ne_bytes());
     }
     open.load().ok()
 }

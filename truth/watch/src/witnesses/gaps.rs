@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ProgramInput};
-use nicache_kernel::Findings;
+use nicache_kernel::{Findings, Symbol};
 
 use crate::witnesses::notes::READER;
 
@@ -20,6 +20,9 @@ const GUARDED: &str = "guarded_programs";
 const PROCESSORS: &str = "processor_gaps";
 /// `GUARDS_MAX` of `ebpf/gaps.h`, less the one for all programs on events.
 const PROGRAMS_MAX: usize = 63;
+/// Bytes of a `struct guarded`: an address, a descriptor, a count, the programs' descriptors, and
+/// what fills the last word.
+const GUARDED_SIZE: usize = (8 + 4 + 4 + PROGRAMS_MAX * 4).next_multiple_of(8);
 
 /// Is it a program on an event of perf, in which no task is stopped? All of those are guarded
 /// together. The others that are used where tasks are stopped do nothing but raise stamps, or
@@ -60,10 +63,11 @@ pub(super) fn guard(object: &Object, findings: &Findings) -> Result<(), Unguarde
     if programs.len() > PROGRAMS_MAX {
         return Err(Unguarded);
     }
-    let mut guarded = Vec::from(map(PROCESSORS)?.as_fd().as_raw_fd().to_ne_bytes());
+    let mut guarded = Vec::from(Symbol::BpfProgActive.address().to_ne_bytes());
+    guarded.extend(map(PROCESSORS)?.as_fd().as_raw_fd().to_ne_bytes());
     guarded.extend((programs.len() as u32).to_ne_bytes());
     guarded.extend(programs.iter().flat_map(|program| program.to_ne_bytes()));
-    guarded.resize(8 + PROGRAMS_MAX * 4, 0);
+    guarded.resize(GUARDED_SIZE, 0);
     let program =
         object.progs_mut().find(|program| program.name() == OsStr::new(GUARDS)).ok_or(Unguarded)?;
     let key = 0_u32.to_ne_bytes();
