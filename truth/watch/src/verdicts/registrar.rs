@@ -305,7 +305,7 @@ impl Registrar {
             Reinstatement::Again => {}
             Reinstatement::Gone => self.counters.gone += 1,
         }
-        ReinstateVerdict { id: request.id, outcome }
+        ReinstateVerdict { id: request.id, stamp: request.stamp, outcome }
     }
 
     /// What was decided so far.
