@@ -366,7 +366,8 @@ impl Watcher {
                         .push(Judgement { due_ns: locked_ns, step: Step::Review(request) });
                     return;
                 }
-                let verdict = ReinstateVerdict { id: request.id, outcome: self.review(&request) };
+                let outcome = self.review(&request);
+                let verdict = ReinstateVerdict { id: request.id, stamp: request.stamp, outcome };
                 self.put_off(Step::Deliver(Answer::Reinstate(verdict)), now_ns);
             }
             Step::Deliver(answer) => self.link.with(|mail| mail.answers.push_back(answer)),

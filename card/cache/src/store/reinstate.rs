@@ -101,7 +101,9 @@ impl Store {
         let epoch = self.revisions.epoch();
         let Some(entry) = self.get(id) else { return };
         let Standing::Asked(stamp) = entry.standing else { return };
-        if entry.dead {
+        // An answer to an earlier question says nothing of what has changed before this one: the
+        // server has said the same again meanwhile, and then something has changed.
+        if entry.dead || verdict.stamp != stamp {
             return;
         }
         let stays = verdict.outcome == Reinstatement::Stays

@@ -35,6 +35,8 @@ pub(crate) struct Mood {
     pub is_busy: bool,
     /// It gives no answers.
     pub is_mute: bool,
+    /// So many of its answers come; the others are on their way.
+    pub arrive: usize,
     /// Why it refuses all replies, if it does.
     pub refused: Option<RefusalReason>,
     /// What it says of suspects.
@@ -71,7 +73,12 @@ impl CoherenceLink for Watcher {
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
             Question::Reinstate(request) => {
-                Answer::Reinstate(ReinstateVerdict { id: request.id, outcome: mood.reinstatement })
+                let outcome = mood.reinstatement;
+                Answer::Reinstate(ReinstateVerdict {
+                    id: request.id,
+                    stamp: request.stamp,
+                    outcome,
+                })
             }
         };
         if !mood.is_mute {
@@ -81,7 +88,11 @@ impl CoherenceLink for Watcher {
     }
 
     fn poll_answer(&mut self) -> Option<Answer> {
-        self.answers.pop_front()
+        let mut mood = self.mood.lock().expect("one thread");
+        if mood.arrive == 0 {
+            return None;
+        }
+        self.answers.pop_front().inspect(|_| mood.arrive -= 1)
     }
 }
 
@@ -110,6 +121,7 @@ impl Cache {
         let mood = Arc::new(Mutex::new(Mood {
             is_busy: false,
             is_mute: false,
+            arrive: usize::MAX,
             refused: None,
             reinstatement: Reinstatement::Stays,
             class,

@@ -78,6 +78,38 @@ fn a_suspect_is_served_again_if_it_stays_and_gone_if_not() {
     }
 }
 
+/// The server says the same again while the watcher is asked about the entry, which is a suspect
+/// once more at once. What the watcher says then is of the time before the last change.
+#[test]
+fn an_answer_about_a_suspect_is_to_its_own_question() {
+    let mut cache = Cache::new(Class::Dynamic);
+    cache.visit(1, "/p", "one");
+    cache.visit(2, "/p", "one");
+    let fill = cache.forward(1, "/p").expect("a fill");
+    cache.reply(fill, "one");
+    cache.mood().arrive = 0;
+    cache.talk();
+    cache.table.record_change(SOURCE);
+    assert_eq!(cache.find("/p"), Found::Suspect);
+    cache.talk();
+    // The watcher has answered both: the reply may be kept, and the entry stays. Now the page
+    // changes.
+    cache.mood().reinstatement = Reinstatement::Gone;
+    cache.table.record_change(SOURCE);
+    cache.mood().arrive = 1;
+    cache.talk();
+    assert_eq!((cache.counters.renewed, cache.find("/p")), (1, Found::Suspect));
+    assert_eq!(cache.mood().questions, 5, "it was asked about the entry again");
+    cache.mood().arrive = 1;
+    cache.talk();
+    assert_eq!(cache.find("/p"), Found::Suspect, "the answer was to the first question");
+    assert_eq!((cache.counters.reinstated, cache.talk_due()), (0, Some(200 * MS)));
+    cache.mood().arrive = usize::MAX;
+    cache.talk();
+    assert_eq!(cache.find("/p"), Found::Lapsed);
+    assert_eq!(cache.talk_due(), None, "nobody owes an answer");
+}
+
 #[test]
 fn a_busy_watcher_is_asked_again_soon_and_a_silent_one_is_given_up() {
     let mut cache = Cache::new(Class::Static);

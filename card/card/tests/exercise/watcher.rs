@@ -100,7 +100,11 @@ impl CoherenceLink for Watcher {
                 );
                 let stays = mood.versions[path as usize] == version && !mood.is_contrary;
                 let outcome = if stays { Reinstatement::Stays } else { Reinstatement::Gone };
-                Answer::Reinstate(ReinstateVerdict { id: request.id, outcome })
+                Answer::Reinstate(ReinstateVerdict {
+                    id: request.id,
+                    stamp: request.stamp,
+                    outcome,
+                })
             }
         };
         self.answers.push_back(answer);

@@ -116,7 +116,11 @@ impl CoherenceLink for Agreeable {
                 if *self.change_before_answer.lock().expect("one thread") {
                     self.table.record_change(SOURCE);
                 }
-                Answer::Reinstate(ReinstateVerdict { id: request.id, outcome })
+                Answer::Reinstate(ReinstateVerdict {
+                    id: request.id,
+                    stamp: request.stamp,
+                    outcome,
+                })
             }
         };
         self.answers.push(answer);

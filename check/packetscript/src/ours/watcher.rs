@@ -33,6 +33,7 @@ impl CoherenceLink for Agreeable {
             }
             Question::Reinstate(request) => Answer::Reinstate(ReinstateVerdict {
                 id: request.id,
+                stamp: request.stamp,
                 outcome: Reinstatement::Stays,
             }),
         });

@@ -13,7 +13,7 @@ pub(super) enum Kind {
     ReinstateVerdict = 4,
 }
 
-pub(super) const VERSION: u8 = 4;
+pub(super) const VERSION: u8 = 5;
 
 /// What is wrong with a datagram. The peer's fault: count it and drop the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! One message per SOCK_SEQPACKET datagram, little-endian, fixed layout:
 //!
 //! ```text
-//! FillRequest       0 kind = 1   1 version = 4   2 target_len u16
+//! FillRequest       0 kind = 1   1 version = 5   2 target_len u16
 //!                   4 flags u32 (bit 0: last_modified present, bit 1: may be static, bit 2: may be dynamic,
 //!                     bit 3: previous present)
 //!                   8 id         16 stamp        24 asked              32 forwarded_ns   40 finished_ns
@@ -11,13 +11,13 @@
 //!                 104 previous record (0 if absent)                    112 its stamp (0 if absent)
 //!                 120 client address u32           124 client port u16               126 zero [u8; 2]
 //!                 128 target [target_len]
-//! FillVerdict       0 kind = 2   1 version = 4   2 sources u8          3 refusal u8 (0 = stored)
+//! FillVerdict       0 kind = 2   1 version = 5   2 sources u8          3 refusal u8 (0 = stored)
 //!                   4 class u8   5 previous_unchanged u8               6 zero [u8; 2]
 //!                   8 id         16 record       24 slots [u32; sources]
-//! ReinstateRequest  0 kind = 3   1 version = 4   2 zero [u8; 6]
+//! ReinstateRequest  0 kind = 3   1 version = 5   2 zero [u8; 6]
 //!                   8 id         16 record       24 since              32 stamp
-//! ReinstateVerdict  0 kind = 4   1 version = 4   2 outcome u8          3 zero [u8; 5]
-//!                   8 id
+//! ReinstateVerdict  0 kind = 4   1 version = 5   2 outcome u8          3 zero [u8; 5]
+//!                   8 id         16 stamp
 //! ```
 //!
 //! The other side of the socket may be anybody who inherited it, so every length, flag and

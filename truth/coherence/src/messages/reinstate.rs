@@ -11,7 +11,7 @@ use crate::source::Stamp;
 /// Length of an encoded [`ReinstateRequest`].
 pub const REINSTATE_REQUEST_BYTES: usize = 40;
 /// Length of an encoded [`ReinstateVerdict`].
-pub const REINSTATE_VERDICT_BYTES: usize = 16;
+pub const REINSTATE_VERDICT_BYTES: usize = 24;
 
 /// The card asks: may the entry be served again?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub struct ReinstateRequest {
 pub struct ReinstateVerdict {
     /// [`ReinstateRequest::id`].
     pub id: u64,
+    /// [`ReinstateRequest::stamp`], which tells to which of several questions about the entry this
+    /// is the answer.
+    pub stamp: Stamp,
     /// The answer.
     pub outcome: Reinstatement,
 }
@@ -88,7 +91,8 @@ impl ReinstateVerdict {
     pub fn encode(&self) -> [u8; REINSTATE_VERDICT_BYTES] {
         let mut out = [0; REINSTATE_VERDICT_BYTES];
         out[..3].copy_from_slice(&[Kind::ReinstateVerdict as u8, VERSION, self.outcome as u8]);
-        out[8..].copy_from_slice(&self.id.to_le_bytes());
+        out[8..16].copy_from_slice(&self.id.to_le_bytes());
+        out[16..].copy_from_slice(&self.stamp.0.to_le_bytes());
         out
     }
 
@@ -110,7 +114,7 @@ impl ReinstateVerdict {
         if head[3..8] != [0; 5] {
             return Err(DecodeError::Field);
         }
-        Ok(Self { id: word_at(head, 8), outcome })
+        Ok(Self { id: word_at(head, 8), stamp: Stamp(word_at(head, 16)), outcome })
     }
 }
 
@@ -139,7 +143,7 @@ mod tests {
                 stamp: Stamp(stamp),
             };
             prop_assert_eq!(ReinstateRequest::decode(&request.encode()), Ok(request));
-            let verdict = ReinstateVerdict { id, outcome };
+            let verdict = ReinstateVerdict { id, stamp: Stamp(stamp), outcome };
             prop_assert_eq!(ReinstateVerdict::decode(&verdict.encode()), Ok(verdict));
         }
 
@@ -155,7 +159,8 @@ mod tests {
         ) {
             let request =
                 ReinstateRequest { id, record: RecordNumber(1), since: Stamp(2), stamp: Stamp(3) };
-            for valid in [&request.encode()[..], &ReinstateVerdict { id, outcome }.encode()[..]] {
+            let verdict = ReinstateVerdict { id, stamp: Stamp(4), outcome };
+            for valid in [&request.encode()[..], &verdict.encode()[..]] {
                 let mut bytes = valid.to_vec();
                 if let Some(place) = bytes.get_mut(at) {
                     *place = byte;

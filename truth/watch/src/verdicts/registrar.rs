@@ -243,7 +243,9 @@ impl Registrar {
     }
 
     fn verify_retained(&mut self) {
-        self.retained.verify(&mut Resolver::new(self.witness.coverage().clone()), &self.table);
+        let clock = self.table.clock();
+        let mut resolver = Resolver::new(self.witness.coverage().clone());
+        self.retained.verify(&mut resolver, clock, &self.table);
     }
 
     /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
@@ -305,7 +307,7 @@ impl Registrar {
             Reinstatement::Again => {}
             Reinstatement::Gone => self.counters.gone += 1,
         }
-        ReinstateVerdict { id: request.id, outcome }
+        ReinstateVerdict { id: request.id, stamp: request.stamp, outcome }
     }
 
     /// What was decided so far.

@@ -241,15 +241,13 @@ impl Retained {
     }
 
     /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver`
-    /// remembers nothing from before: it waits for whoever is changing names, so what has its
-    /// witness has its effect.
-    pub(crate) fn verify(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
+    /// remembers nothing from before `clock`. It waits for whoever is changing names, but only once
+    /// in each directory: what has its stamp before `clock` has its effect for all files, and what
+    /// has that or a later one may have it for some of them.
+    pub(crate) fn verify(&mut self, resolver: &mut Resolver, clock: Stamp, table: &RevisionTable) {
         self.ask_parents(resolver);
         for (key, event) in std::mem::take(&mut self.unverified) {
             let identity = key.identity;
-            // What has its stamp by now and not its time gets another stamp, of this clock or a
-            // later one.
-            let clock = table.clock();
             let walk = resolve(&event, &self.askable, resolver);
             let node = walk.as_ref().and_then(Walk::found);
             let is_there = node.is_some_and(|node| node.identity == identity || !node.is_watched());
@@ -289,7 +287,7 @@ impl Retained {
         for (key, file) in self.files.iter_mut().filter(|(_, file)| file.is_to_be_seen) {
             file.is_to_be_seen = false;
             let Some(layered) = &file.layered else { continue };
-            let (clock, stamp) = (table.clock(), file.stamp(key.identity, table));
+            let stamp = file.stamp(key.identity, table);
             let Some(walk) = resolve(&layered.opening, &self.askable, resolver) else {
                 continue;
             };

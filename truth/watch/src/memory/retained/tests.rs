@@ -317,6 +317,10 @@ fn what_was_read_while_somebody_wrote_it_is_dirty_until_it_is_read_again() {
     assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
 }
 
+fn resolver() -> Resolver {
+    Resolver::new(crate::Coverage { ext4: true, ..Default::default() })
+}
+
 /// An overlay with `a.php` in its lower layer, in a mount namespace of the test's own.
 struct OnOverlay {
     folder: tempfile::TempDir,
@@ -377,11 +381,10 @@ impl OnOverlay {
 
     /// Is what was opened dirty, once it has been looked at?
     fn is_dirty(&self, retained: &mut Retained) -> bool {
-        let coverage = crate::Coverage { ext4: true, ..Default::default() };
-        retained.verify(&mut Resolver::new(coverage.clone()), &self.table);
+        retained.verify(&mut resolver(), self.table.clock(), &self.table);
         // What has changed on the way shows at the first look, and is looked at behind it.
         let _ = retained.is_dirty(&self.table, unknown(), LATER, 0);
-        retained.verify(&mut Resolver::new(coverage), &self.table);
+        retained.verify(&mut resolver(), self.table.clock(), &self.table);
         retained.is_dirty(&self.table, unknown(), LATER, 0)
     }
 
@@ -408,6 +411,33 @@ fn a_file_that_is_copied_up_right_after_the_server_opened_it_is_dirty() {
     assert!(overlay.is_dirty(&mut retained));
     retained.observe(&overlay.open(), &overlay.table, unknown());
     assert!(!overlay.is_dirty(&mut retained));
+}
+
+/// Of many files that are looked at together the first is behind the lock of its directory before
+/// somebody has another one copied up: that is told, and is there only when all have been looked
+/// at.
+#[test]
+fn a_file_that_is_copied_up_while_others_are_looked_at_has_changed() {
+    let overlay = OnOverlay::new();
+    std::fs::write(overlay.path("lower/b.php"), "old").unwrap();
+    let (first, opening) = (overlay.open_name("merged/b.php"), overlay.open());
+    let mut retained = Retained::default();
+    retained.observe(&opening, &overlay.table, unknown());
+    assert!(!overlay.is_dirty(&mut retained));
+    let asked = overlay.table.advance_clock();
+    let has_changed = |retained: &mut Retained| retained.has_changed(&overlay.table, asked, LATER);
+    // Another file's name comes into the directory.
+    overlay.change("upper");
+    assert!(has_changed(&mut retained));
+    let (clock, mut resolver) = (overlay.table.clock(), resolver());
+    resolver.resolve(&first).unwrap();
+    // The first half of a copy's coming.
+    overlay.change("upper");
+    retained.verify(&mut resolver, clock, &overlay.table);
+    std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
+    assert!(has_changed(&mut retained));
+    // Looked at once more, it is another file.
+    assert!(overlay.is_dirty(&mut retained) && has_changed(&mut retained));
 }
 
 #[test]
@@ -441,8 +471,6 @@ fn what_is_mounted_over_a_file_changes_it_and_what_is_mounted_elsewhere_does_not
     let table = RevisionTable::on_heap();
     table.advance_clock();
     let mut retained = Retained::default();
-    let resolver =
-        || Resolver::new(crate::witnesses::witness::Coverage { ext4: true, ..Default::default() });
     let see = |retained: &mut Retained| {
         let since = table.advance_clock();
         retained.see_mounts(&mut resolver(), &table);
@@ -536,8 +564,7 @@ fn what_is_gone_at_once_is_known_by_who_has_started_it() {
     let mut is_dirty = || {
         retained.observe(&open(&table), &table, unknown());
         assert!(retained.has_new());
-        let coverage = crate::Coverage { ext4: true, ..Default::default() };
-        retained.verify(&mut Resolver::new(coverage), &table);
+        retained.verify(&mut resolver(), table.clock(), &table);
         retained.is_dirty(&table, unknown(), LATER, 0)
     };
     assert!(!is_dirty());
