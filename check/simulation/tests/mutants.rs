@@ -5,8 +5,10 @@ use nicache_simulation::{Mode, Mutant, run};
 /// The seeds that are tried; the rarest mutant is found by several of them.
 const SEEDS: u64 = 600;
 
-/// Runs that find mutants, tried before all others.
-const KNOWN: &[(Mode, u64)] = &[];
+/// Runs that find the mutants that are rare, tried before all others. If one no longer does, the
+/// search goes on, and the test prints what found it.
+const KNOWN: &[(Mode, u64)] =
+    &[(Mode::Storm, 83), (Mode::Writers, 95), (Mode::Storm, 4), (Mode::Readers, 4)];
 
 /// The first run that finds it, if any does.
 fn found(mutant: Mutant) -> Option<(Mode, u64)> {
