@@ -23,6 +23,7 @@ mod preparation;
 mod program;
 mod running;
 mod site;
+mod template;
 
 pub use application::Application;
 pub use client::{Client, Reply};

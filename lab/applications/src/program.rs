@@ -8,10 +8,10 @@ pub(crate) mod postgres;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a program may take to begin or to end its service.
@@ -117,15 +117,25 @@ impl Service {
     }
 
     /// Asks it to end and waits for that.
-    pub(crate) fn stop(mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn stop(mut self, signal: Signal) -> Result<ExitStatus> {
         kill_process(Pid::from_child(&self.process), signal)?;
         let begun = Instant::now();
-        while self.process.try_wait()?.is_none() {
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Ok(status);
+            }
             if begun.elapsed() > LIMIT {
                 bail!("`{}` did not end within {} s", self.name, LIMIT.as_secs());
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Asks a database to end, which leaves its files as a copy of them needs it.
+    pub(crate) fn stop_cleanly(self, signal: Signal) -> Result<()> {
+        let name = self.name.clone();
+        let status = self.stop(signal)?;
+        ensure!(status.success(), "`{name}` {status} at its end");
         Ok(())
     }
 }

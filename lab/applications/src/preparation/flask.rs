@@ -10,6 +10,7 @@ use crate::edit::{Edit, FIRST, MarkedFile};
 use crate::folder::Folder;
 use crate::program::{postgres::Postgres, words};
 use crate::site::{Page, Settings, Site};
+use crate::template::Template;
 
 /// Debian's packages, without the database.
 pub(super) const PACKAGES: [&str; 4] =
@@ -18,18 +19,9 @@ pub(super) const PACKAGES: [&str; 4] =
 const ITEMS: u32 = 20;
 
 pub(super) fn prepare(settings: &Settings) -> Result<Site> {
+    static TEMPLATE: Template = Template::new();
     let folder = Folder::create("flask")?;
-    let (database, server) = Postgres::create(&folder)?;
-    let rows: Vec<String> =
-        (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
-    database.execute(&format!(
-        "CREATE ROLE site LOGIN;
-         CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL);
-         INSERT INTO items VALUES {};
-         GRANT SELECT, UPDATE ON items TO site;",
-        rows.join(", ")
-    ))?;
-    Postgres::finish(server)?;
+    let database = Postgres::create_filled(&folder, &TEMPLATE, fill)?;
 
     folder.write("site/app.py", include_str!("../../scripts/flask/app.py"))?;
     folder.subfolder("site/templates", "root")?;
@@ -93,6 +85,19 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
         logins: Vec::new(),
         folder,
     })
+}
+
+fn fill(database: &Postgres) -> Result<()> {
+    let rows: Vec<String> =
+        (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
+    let sql = format!(
+        "CREATE ROLE site LOGIN;
+         CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL);
+         INSERT INTO items VALUES {};
+         GRANT SELECT, UPDATE ON items TO site;",
+        rows.join(", ")
+    );
+    database.execute(&sql).map(drop)
 }
 
 fn pages() -> Vec<Page> {

@@ -9,6 +9,7 @@ use crate::edit::{Edit, FIRST, MarkedFile};
 use crate::folder::Folder;
 use crate::program::{mariadb::MariaDb, nginx, php};
 use crate::site::{Audience, Page, Settings, Site};
+use crate::template::Template;
 
 const ITEMS: u32 = 20;
 /// In the network of the site, whose own database has no port.
@@ -38,20 +39,10 @@ const SCRIPTS: &[(&str, &str)] = scripts![
 ];
 
 pub(super) fn prepare(settings: &Settings) -> Result<Site> {
+    static TEMPLATE: Template = Template::new();
     let folder = Folder::create("php-page")?;
-    let (database, server) = MariaDb::create(&folder)?;
-    let rows: Vec<String> =
-        (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
-    database.execute(&format!(
-        "CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL) ENGINE=InnoDB;
-         CREATE TABLE decisions (id INT PRIMARY KEY, file VARCHAR(40) NOT NULL) ENGINE=InnoDB;
-         INSERT INTO decisions VALUES (1, '0.html');
-         CREATE TABLE visits (id INT PRIMARY KEY AUTO_INCREMENT, at TIMESTAMP NOT NULL) ENGINE=InnoDB;
-         INSERT INTO items VALUES {};",
-        rows.join(", ")
-    ))?;
+    let database = MariaDb::create_filled(&folder, &TEMPLATE, fill)?;
     let primary = if settings.primary { Some(make_primary(&folder, &database)?) } else { None };
-    MariaDb::finish(server)?;
 
     for (name, text) in SCRIPTS {
         folder.write(&format!("site/{name}"), text)?;
@@ -138,6 +129,20 @@ pub(super) fn prepare(settings: &Settings) -> Result<Site> {
     })
 }
 
+fn fill(database: &MariaDb) -> Result<()> {
+    let rows: Vec<String> =
+        (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
+    let sql = format!(
+        "CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL) ENGINE=InnoDB;
+         CREATE TABLE decisions (id INT PRIMARY KEY, file VARCHAR(40) NOT NULL) ENGINE=InnoDB;
+         INSERT INTO decisions VALUES (1, '0.html');
+         CREATE TABLE visits (id INT PRIMARY KEY AUTO_INCREMENT, at TIMESTAMP NOT NULL) ENGINE=InnoDB;
+         INSERT INTO items VALUES {};",
+        rows.join(", ")
+    );
+    database.execute(&sql).map(drop)
+}
+
 fn pages() -> Vec<Page> {
     vec![
         Page::stable("/", "links to the rows of a table", "item 20"),
@@ -177,7 +182,9 @@ fn make_primary(folder: &Folder, replica: &MariaDb) -> Result<MariaDb> {
     primary.execute(
         "CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL) ENGINE=InnoDB; INSERT INTO items VALUES (1, 0);",
     )?;
+    let replicating = replica.start()?;
     replica.apply(&primary)?;
+    MariaDb::finish(replicating)?;
     MariaDb::finish(server)?;
     Ok(primary)
 }

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use super::{Service, as_user, succeed, succeed_with};
 use crate::folder::Folder;
+use crate::template::Template;
 
 /// Debian's packages: the programs, without a service of the machine.
 pub(crate) const PACKAGES: [&str; 2] = ["mariadb-server-core", "mariadb-client-core"];
@@ -18,6 +19,8 @@ const USER: &str = "www-data";
 /// Locked memory for that is limited, for all servers of a user together.
 const NO_AIO: &str = "--skip-innodb-use-native-aio";
 const NO_NETWORK: &str = "--skip-networking";
+/// Most of a small database would be its log: written when it is made, and read by each copy.
+const SMALL_LOG: &str = "--innodb-log-file-size=8M";
 /// Name of database, user and password alike.
 pub(crate) const NAME: &str = "site";
 
@@ -37,7 +40,28 @@ pub(crate) struct MariaDb {
 impl MariaDb {
     /// Makes an empty database and starts its server for the time of the preparation.
     pub(crate) fn create(folder: &Folder) -> Result<(Self, Service)> {
-        Self { folder: folder.path().to_owned(), prefix: "db", port: None }.make(folder)
+        Self::of_the_site(folder).make(folder)
+    }
+
+    /// Makes a database that `fill` fills, or a copy of one that has been made with the template
+    /// before. No server runs afterwards.
+    pub(crate) fn create_filled(
+        folder: &Folder,
+        template: &Template,
+        fill: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<Self> {
+        let database = Self::of_the_site(folder);
+        let data = database.make_folders(folder)?;
+        template.fill(&data, || {
+            let (database, server) = database.clone().make(folder)?;
+            fill(&database)?;
+            Self::finish(server)
+        })?;
+        Ok(database)
+    }
+
+    fn of_the_site(folder: &Folder) -> Self {
+        Self { folder: folder.path().to_owned(), prefix: "db", port: None }
     }
 
     /// Makes an empty database whose changes the site's own can apply ([`Self::apply`]), and starts
@@ -65,25 +89,18 @@ impl MariaDb {
     }
 
     fn make(self, folder: &Folder) -> Result<(Self, Service)> {
-        folder.subfolder(self.prefix, USER)?;
-        // Each server removes what looks like its own leftovers in its folder of temporary files,
-        // so is shared with no other.
-        let temporary = folder.subfolder(&format!("{}-tmp", self.prefix), USER)?;
+        let data = self.make_folders(folder)?;
         succeed(
             Command::new("mariadb-install-db")
                 .args(["--no-defaults", "--skip-test-db"])
                 .args(["--auth-root-authentication-method=socket", "--auth-root-socket-user=root"])
-                .arg(NO_AIO)
-                .arg(format!("--tmpdir={}", temporary.display()))
+                .args([NO_AIO, SMALL_LOG])
+                .arg(format!("--tmpdir={}", folder.text(&self.temporary())))
                 .arg(format!("--user={USER}"))
-                .arg(format!("--datadir={}", folder.text(self.prefix))),
+                .arg(format!("--datadir={}", data.display())),
         )
         .context("cannot make a database")?;
-        // Its port belongs to the network that the site will have.
-        let mut command = self.command();
-        command.push(NO_NETWORK.to_owned());
-        let mut server = Service::start(&command)?;
-        server.wait_until(|| UnixStream::connect(self.socket()).is_ok())?;
+        let server = self.start()?;
         self.execute_in(
             "mysql",
             &format!(
@@ -94,9 +111,31 @@ impl MariaDb {
         Ok((self, server))
     }
 
+    /// Name of a folder in the site's. Each server removes what looks like its own leftovers in its
+    /// folder of temporary files, so it is shared with no other.
+    fn temporary(&self) -> String {
+        format!("{}-tmp", self.prefix)
+    }
+
+    /// Makes the folders of its files and of its temporary files, and returns the former.
+    fn make_folders(&self, folder: &Folder) -> Result<PathBuf> {
+        folder.subfolder(&self.temporary(), USER)?;
+        folder.subfolder(self.prefix, USER)
+    }
+
+    /// Starts its server for the time of a preparation.
+    pub(crate) fn start(&self) -> Result<Service> {
+        // Its port belongs to the network that the site will have.
+        let mut command = self.command();
+        command.push(NO_NETWORK.to_owned());
+        let mut server = Service::start(&command)?;
+        server.wait_until(|| UnixStream::connect(self.socket()).is_ok())?;
+        Ok(server)
+    }
+
     /// Ends the server of the preparation.
     pub(crate) fn finish(server: Service) -> Result<()> {
-        server.stop(Signal::TERM)
+        server.stop_cleanly(Signal::TERM)
     }
 
     /// The server.
@@ -111,6 +150,7 @@ impl MariaDb {
             option("log-error", path("/error.log")),
             option("tmpdir", path("-tmp")),
             NO_AIO.to_owned(),
+            SMALL_LOG.to_owned(),
             "--innodb-buffer-pool-size=64M".to_owned(),
             // The limit of the machine may be lower than what it would ask for.
             "--open-files-limit=1024".to_owned(),

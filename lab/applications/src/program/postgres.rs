@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use super::{Service, as_user, succeed, succeed_with};
 use crate::folder::Folder;
+use crate::template::Template;
 
 /// Debian's packages.
 pub(crate) const PACKAGES: [&str; 2] = ["postgresql-15", "postgresql-client-15"];
@@ -25,10 +26,26 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Makes an empty database and starts its server for the time of the preparation.
-    pub(crate) fn create(folder: &Folder) -> Result<(Self, Service)> {
+    /// Makes a database that `fill` fills, or a copy of one that has been made with the template
+    /// before. No server runs afterwards.
+    pub(crate) fn create_filled(
+        folder: &Folder,
+        template: &Template,
+        fill: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<Self> {
         let data = folder.subfolder("db", USER)?;
-        std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        let database = Self { folder: folder.path().to_owned() };
+        template.fill(&data, || {
+            let server = database.make(&data)?;
+            fill(&database)?;
+            server.stop_cleanly(Signal::INT)
+        })?;
+        Ok(database)
+    }
+
+    /// Makes an empty database and starts its server for the time of the preparation.
+    fn make(&self, data: &Path) -> Result<Service> {
+        std::fs::set_permissions(data, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         let initdb = format!("{BIN}/initdb");
         let data = data.display().to_string();
         // Whoever may reach the socket may use the database.
@@ -42,17 +59,10 @@ impl Postgres {
             &data,
         ])
         .context("cannot make a database")?;
-        let database = Self { folder: folder.path().to_owned() };
-        let mut server = Service::start(&database.command())?;
-        let ready = |name: &str| database.execute_in(name, "SELECT 1").is_ok();
-        server.wait_until(|| ready("postgres"))?;
-        database.execute_in("postgres", &format!("CREATE DATABASE {NAME}"))?;
-        Ok((database, server))
-    }
-
-    /// Ends the server of the preparation.
-    pub(crate) fn finish(server: Service) -> Result<()> {
-        server.stop(Signal::INT)
+        let mut server = Service::start(&self.command())?;
+        server.wait_until(|| self.execute_in("postgres", "SELECT 1").is_ok())?;
+        self.execute_in("postgres", &format!("CREATE DATABASE {NAME}"))?;
+        Ok(server)
     }
 
     /// The server.

@@ -26,9 +26,6 @@ pub(crate) const T: Duration = Duration::from_secs(1);
 /// For what is certain to come, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Preparing a database takes both processors for a while.
-static PREPARING: Mutex<()> = Mutex::new(());
-
 /// Which database runs beside the web server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Database {
@@ -562,7 +559,6 @@ fn folder_for(setup: &Setup) -> Folder {
         Database::MariaDb => Application::PhpPage,
         Database::Postgres => Application::Flask,
     };
-    let _alone = PREPARING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     Folder::Prepared(Box::new(application.prepare_with(&Settings::default()).unwrap()))
 }
 
