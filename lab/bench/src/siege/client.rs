@@ -35,6 +35,8 @@ const LATENCIES_MAX: usize = 4_000_000;
 
 /// Phases of an attack that are told apart.
 pub(super) const PHASES: usize = 4;
+/// Number of the phase in which the card gets rid of the attack.
+const BETWEEN: usize = 2;
 /// Number of the phase that ends everything.
 const END: usize = PHASES;
 
@@ -84,11 +86,17 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Begins to ask, in phase 0, on `cpu`.
+    /// Begins to ask, in phase 0, on `cpu`. While the card gets rid of an attack there is a `pause`
+    /// after each reply.
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn start(namespace: &Namespace, server: SocketAddr, cpu: usize) -> Result<Self> {
+    pub(super) fn start(
+        namespace: &Namespace,
+        server: SocketAddr,
+        cpu: usize,
+        pause: Duration,
+    ) -> Result<Self> {
         let (phase, replies) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let bodies: Arc<Vec<Vec<u8>>> =
             Arc::new(SIZES.iter().map(|&bytes| Object { bytes, connections: 1 }.body()).collect());
@@ -98,7 +106,7 @@ impl Client {
                 (Arc::clone(&phase), Arc::clone(&replies), Arc::clone(&bodies));
             let body = move || {
                 let _ = bind_to(cpu);
-                Asker { server, bodies, phase, replies, number: number as u64, asked: 0 }
+                Asker { server, bodies, phase, replies, pause, number: number as u64, asked: 0 }
                     .ask_until_end()
             };
             // A thread begins in the namespace of the one that starts it.
@@ -183,6 +191,7 @@ struct Asker {
     bodies: Arc<Vec<Vec<u8>>>,
     phase: Arc<AtomicUsize>,
     replies: Arc<AtomicUsize>,
+    pause: Duration,
     number: u64,
     asked: u64,
 }
@@ -265,6 +274,9 @@ impl Asker {
                     *own.errors.entry(format!("reply: {}", kind(&error))).or_default() += 1;
                     return;
                 }
+            }
+            if self.phase.load(Ordering::Relaxed) == BETWEEN {
+                std::thread::sleep(self.pause);
             }
             begun = Instant::now();
         }

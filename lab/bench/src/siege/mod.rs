@@ -68,6 +68,8 @@ pub struct Plan {
     pub seconds: u32,
     /// Seconds that the card may take to get rid of an attack.
     pub return_s: u32,
+    /// How long the client pauses after each reply while the card gets rid of an attack.
+    pub pause: Duration,
     /// What all that is random follows from.
     pub seed: u64,
     /// Where the files are put for the time of the run: on a file system that nicache can watch.
@@ -98,6 +100,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     progress.end();
     let setting = Setting {
         seconds: plan.seconds,
+        pause_ms: plan.pause.as_millis() as u64,
         seed: plan.seed,
         strength: plan.strength,
         options: plan.options.clone(),
@@ -114,7 +117,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 fn besiege(plan: &Plan, kind: AttackKind, site: &Site) -> Result<Outcome> {
     let (mut ground, wire) = Ground::start(site, &plan.nicache, &plan.options, SERVER_CPU)?;
     prepare(&mut ground, plan)?;
-    let client = Client::start(ground.client(), ground.address(), CLIENT_CPU)?;
+    let client = Client::start(ground.client(), ground.address(), CLIENT_CPU, plan.pause)?;
     let mut watch = Watch { plan, begun: Instant::now(), client, moments: Vec::new(), replies: 0 };
     let quiet = Duration::from_secs(plan.quiet_s.into());
     let before = watch.look_for(&mut ground, quiet)?;

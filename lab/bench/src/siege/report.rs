@@ -66,6 +66,9 @@ pub struct Report {
 pub struct Setting {
     /// Seconds of each attack.
     pub seconds: u32,
+    /// Milliseconds that the client paused after each reply while the card got rid of an attack.
+    #[serde(default)]
+    pub pause_ms: u64,
     /// What all that is random followed from.
     pub seed: u64,
     /// How hard it was.
@@ -325,6 +328,13 @@ impl Report {
                 setting.options.join(" ")
             }
         );
+        if setting.pause_ms > 0 {
+            let _ = writeln!(
+                text,
+                "Between attack and quiet, the client paused for {} ms after each reply.",
+                setting.pause_ms
+            );
+        }
         if setting.busy {
             let percent = setting.load_before * 100.0;
             let _ =
@@ -385,6 +395,7 @@ pub(super) mod tests {
     pub(crate) fn report() -> Report {
         let setting = Setting {
             seconds: 3,
+            pause_ms: 0,
             seed: 1,
             strength: Strength::default(),
             options: Vec::new(),

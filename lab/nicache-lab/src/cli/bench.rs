@@ -10,7 +10,7 @@ use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
 pub(crate) use curves::BenchCurvesArgs;
 
-use crate::options::parse_rate;
+use crate::options::{Milliseconds, parse_rate};
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
@@ -221,6 +221,9 @@ pub(crate) struct BenchSiegeArgs {
         value_parser = clap::value_parser!(u32).range(1..=86_400),
     )]
     pub r#return: u32,
+    /// Pause of the client after each reply while the card gets rid of an attack
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    pub pause: Milliseconds,
     /// SYNs a second of the flood
     #[arg(
         long,

@@ -196,6 +196,7 @@ fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {
             quiet_s: arguments.quiet,
             seconds: arguments.seconds,
             return_s: arguments.r#return,
+            pause: arguments.pause.into(),
             seed: arguments.seed,
             folder: arguments.folder.clone(),
             options: arguments.options.clone(),
