@@ -1,5 +1,6 @@
 //! The requests that every server gets.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::stage::{Counters, Stage, get};
@@ -17,7 +18,10 @@ const ROUNDS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(400);
 /// What has grown if a reply that may be a hit was none: it was not kept, or was purged by what
 /// other processes do.
-pub(crate) const MAY_HIT_LATER: [&str; 2] = ["fill_refused_", "purges_by_source"];
+const MAY_HIT_LATER: [&str; 2] = ["fill_refused_", "purges_by_source"];
+/// Rounds without any of that after which no hit is to come. One is too few: what was refused over
+/// and over is not asked about for a moment.
+const UNDISTURBED: usize = 5;
 /// Counters that say why a reply was the server's.
 const REASONS: [&str; 5] =
     ["bypass_", "fill_refused_", "fill_not_shared_", "fill_aborted_", "misses_"];
@@ -99,6 +103,25 @@ pub(crate) fn grown(now: &Counters, before: &Counters, kinds: &[&str]) -> Vec<St
         .collect()
 }
 
+/// The counters of the last rounds.
+pub(crate) struct Disturbances(VecDeque<Counters>);
+
+impl Disturbances {
+    pub(crate) fn new(counters: Counters) -> Self {
+        Self([counters].into())
+    }
+
+    /// With the counters of one more round: may a reply of the last ones be a hit later?
+    pub(crate) fn may_hit_later(&mut self, counters: Counters) -> bool {
+        let may_hit = !grown(&counters, &self.0[0], &MAY_HIT_LATER).is_empty();
+        self.0.push_back(counters);
+        if self.0.len() > UNDISTURBED {
+            self.0.pop_front();
+        }
+        may_hit
+    }
+}
+
 impl Case {
     fn request(&self, validators: &Reply) -> Vec<u8> {
         let Self { method, path, version, content, .. } = self;
@@ -127,14 +150,15 @@ impl Case {
         let request = self.request(&validators);
         let direct = stage.ask_beside(&request);
         let (first, begun) = (stage.counters(), Instant::now());
+        let mut disturbances = Disturbances::new(first.clone());
         let is_due = table::says_hit(stage.name, self.name);
         // Other processes may purge what was just stored, and a server may remember for a moment
         // what it has looked up.
-        let may_hit = |round: usize| {
+        let mut may_hit = |round: usize| {
             if is_due {
                 return round < ROUNDS_MAX || begun.elapsed() < PATIENCE;
             }
-            round < ROUNDS_MAX && !grown(&stage.counters(), &first, &MAY_HIT_LATER).is_empty()
+            round < ROUNDS_MAX && disturbances.may_hit_later(stage.counters())
         };
         let mut hit = false;
         for round in 0.. {

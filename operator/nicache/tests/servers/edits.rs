@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::cases::{MAY_HIT_LATER, grown};
+use super::cases::Disturbances;
 use super::common::within;
 use super::site::{date, long_ago};
 use super::stage::{Stage, get};
@@ -167,11 +167,10 @@ pub(crate) fn warm_at_last(stage: &Stage, request: &[u8]) -> bool {
 
 /// Asks until there was a hit, patiently if there may be one although nothing shows it. Was there?
 fn warm_while(stage: &Stage, request: &[u8], may_hit_unseen: bool) -> bool {
-    let first = stage.counters();
+    let mut disturbances = Disturbances::new(stage.counters());
     (0..WARMING + WARMING_PATIENT).any(|round| {
         if round >= WARMING {
-            let may_hit = !grown(&stage.counters(), &first, &MAY_HIT_LATER).is_empty();
-            if !may_hit && !may_hit_unseen {
+            if !disturbances.may_hit_later(stage.counters()) && !may_hit_unseen {
                 return false;
             }
             std::thread::sleep(PAUSE);

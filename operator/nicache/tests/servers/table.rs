@@ -1,6 +1,7 @@
 //! docs/servers.md says what is a hit, and is compared with what was seen.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 const DOCUMENT: &str = include_str!("../../../../docs/servers.md");
 const HIT: &str = "hit";
@@ -20,7 +21,7 @@ pub(crate) struct Outcome {
 }
 
 /// The cells of the table whose head begins with `request`: server and case, and what it says.
-fn cells() -> BTreeMap<(String, String), String> {
+static CELLS: LazyLock<BTreeMap<(String, String), String>> = LazyLock::new(|| {
     let row = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
     };
@@ -35,22 +36,21 @@ fn cells() -> BTreeMap<(String, String), String> {
         }
     }
     cells
-}
+});
 
 /// Does the document say that the card answers such requests of this server?
 pub(crate) fn says_hit(server: &str, case: &str) -> bool {
-    cells().get(&(server.to_owned(), case.to_owned())).is_some_and(|cell| cell == HIT)
+    CELLS.get(&(server.to_owned(), case.to_owned())).is_some_and(|cell| cell == HIT)
 }
 
 /// Fails with all differences between the document and what was seen.
 pub(crate) fn compare(seen: &[Outcome]) {
-    let cells = cells();
     let mut differences = String::new();
     for outcome in seen {
         let Outcome { server, case, hit, status, reasons } = outcome;
         let now = if *hit { HIT.to_owned() } else { status.to_string() };
         println!("{server} | {case} | {now} | {}", reasons.join(" "));
-        let said = cells
+        let said = CELLS
             .get(&((*server).to_owned(), (*case).to_owned()))
             .map_or("nothing", String::as_str);
         if said != now && said != AT_TIMES {
