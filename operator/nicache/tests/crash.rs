@@ -10,36 +10,50 @@ mod common;
 mod replay;
 
 use std::process::Child;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use common::{Nicache, SOON, Site, assert_all_gone, kill, private_network};
 use replay::{
     assert_coherent, during, number, replay_site, report_of, start_replay, with_replay_that_lasts,
 };
 use rustix::process::Signal;
+use serde_json::Value;
 
 /// One load at a time.
 static LOAD: Mutex<()> = Mutex::new(());
+
+/// A replay, and that there is no other.
+struct Load {
+    replay: Child,
+    alone: MutexGuard<'static, ()>,
+}
 
 /// Replies of some ten thousand, in some 14 s, that nginx may cut short because a writer cut their
 /// file short; far more would be a fault.
 const CUT_SHORT_BY_SERVER_MAX: u64 = 20;
 
 /// The site, nicache in front of it, and a replay of so many seconds.
-fn start(seconds: u64) -> (Site, Nicache, Child) {
+fn start(seconds: u64) -> (Site, Nicache, Load) {
     private_network();
     let site = replay_site("");
     let nicache = Nicache::start(&[], &site.command());
     let duration = seconds.to_string();
     let arguments = ["--synthetic", "--duration", &duration, "--clients", "4"];
-    let load = start_replay(&site, &nicache, &arguments);
-    (site, nicache, load)
+    let alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let replay = start_replay(&site, &nicache, &arguments);
+    (site, nicache, Load { replay, alone })
 }
 
 /// Has the card counted more than this before the replay is over?
-fn is_counted(nicache: &Nicache, load: &mut Child, counter: &str, least: u64) -> bool {
+fn is_counted(nicache: &Nicache, load: &mut Load, counter: &str, least: u64) -> bool {
     let enough = || (count(nicache, counter) > least).then_some(());
-    during(load, enough).is_some()
+    during(&mut load.replay, enough).is_some()
+}
+
+/// The report at the load's end; another one may begin then.
+fn end(load: Load) -> Value {
+    let Load { replay, alone: _alone } = load;
+    report_of(replay)
 }
 
 fn count(nicache: &Nicache, counter: &str) -> u64 {
@@ -47,7 +61,6 @@ fn count(nicache: &Nicache, counter: &str) -> u64 {
 }
 
 fn killed_under_load(victim: &str, says: &str) {
-    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     with_replay_that_lasts([5, 60], |seconds| is_killed_under_load(seconds, victim, says));
 }
 
@@ -55,7 +68,7 @@ fn killed_under_load(victim: &str, says: &str) {
 fn is_killed_under_load(seconds: u64, victim: &str, says: &str) -> bool {
     let (_site, mut nicache, mut load) = start(seconds);
     if !is_counted(&nicache, &mut load, "hits", 100) {
-        assert_coherent(&report_of(load));
+        assert_coherent(&end(load));
         return false;
     }
     let processes = nicache.processes();
@@ -67,7 +80,7 @@ fn is_killed_under_load(seconds: u64, victim: &str, says: &str) -> bool {
         let log = nicache.log_text();
         assert!(log.contains(says) && log.contains("signal 9"), "{log}");
     }
-    let report = report_of(load);
+    let report = end(load);
     assert_coherent(&report);
     assert!(number(&report, "replies") > 100, "{report:#}");
     let pinned = std::fs::read_dir("/sys/fs/bpf")
@@ -92,7 +105,6 @@ fn the_supervisor_is_killed() {
 
 #[test]
 fn the_watcher_is_stopped_and_goes_on() {
-    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     with_replay_that_lasts([14, 60], |seconds| {
         let (_site, nicache, mut load) = start(seconds);
         let mut lasts = is_counted(&nicache, &mut load, "hits", 100);
@@ -102,7 +114,7 @@ fn the_watcher_is_stopped_and_goes_on() {
         let before = count(&nicache, "hits");
         kill(nicache.pid("watch_pid"), Signal::CONT);
         lasts = lasts && is_counted(&nicache, &mut load, "hits", before + 100);
-        let report = report_of(load);
+        let report = end(load);
         assert_coherent(&report);
         assert_eq!(number(&report, "timeouts"), 0, "{report:#}");
         // nginx itself ends a connection when a file becomes shorter while it sends it.

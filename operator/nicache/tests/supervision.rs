@@ -12,7 +12,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{
@@ -29,6 +29,11 @@ use rustix::thread::CapabilitySet;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// One load at a time.
 static LOAD: Mutex<()> = Mutex::new(());
+
+/// Waits until no other load is on the machine, and keeps others off.
+fn alone() -> MutexGuard<'static, ()> {
+    LOAD.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A body, from a connection of its own, if there is one.
 fn try_curl(url: &str) -> Option<String> {
@@ -105,7 +110,6 @@ fn a_card_that_stands_still() {
 
 #[test]
 fn under_load_nothing_is_stale() {
-    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for handshake in ["pass-through", "card"] {
         with_replay_that_lasts([10, 60], |seconds| {
             private_network();
@@ -113,6 +117,7 @@ fn under_load_nothing_is_stale() {
             let nicache = Nicache::start(&["--handshake", handshake], &site.command());
             let duration = seconds.to_string();
             let arguments = ["--synthetic", "--duration", &duration, "--clients", "4"];
+            let alone = alone();
             let mut load = start_replay(&site, &nicache, &arguments);
             let busy = || {
                 let status = common::command(&["status", "--json", "--name", nicache.name()]);
@@ -126,6 +131,7 @@ fn under_load_nothing_is_stale() {
                 true
             });
             let report = report_of(load);
+            drop(alone);
             assert_coherent(&report);
             if lasts {
                 assert!(number(&report, "replies") > 100, "{report:#}");
@@ -256,7 +262,6 @@ impl Connection {
 
 #[test]
 fn an_upgrade_keeps_all_connections() {
-    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for handshake in ["pass-through", "card"] {
         private_network();
         let site = Site::with("", "root @ROOT@/site; keepalive_timeout 600s;");
@@ -268,6 +273,7 @@ fn an_upgrade_keeps_all_connections() {
         let mut kept: Vec<Connection> = (0..10).map(|_| Connection::open(server)).collect();
         kept.iter_mut().for_each(|connection| assert_eq!(connection.get(17), "hello from nginx\n"));
         let stop = std::sync::atomic::AtomicBool::new(false);
+        let alone = alone();
         std::thread::scope(|scope| {
             let opener = scope.spawn(|| {
                 let mut opened = 0;
@@ -301,6 +307,7 @@ fn an_upgrade_keeps_all_connections() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             assert!(opener.join().unwrap() > 10);
         });
+        drop(alone);
         assert_eq!(status(nicache.name())["card_restarts"], 3, "no card was killed meanwhile");
         // Old and new cards know of changes alike.
         std::fs::write(&page, "hello, edited ...").unwrap();
@@ -368,7 +375,6 @@ fn nobody_reads_what_is_said() {
 /// socket.
 #[test]
 fn what_stands_beside_the_path_does_not_stop_it() {
-    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     private_network();
     for kind in ["reader that stands still", "reader that goes away", "full disk", "file"] {
         let site = Site::with("", "root @ROOT@/site;");
@@ -396,6 +402,7 @@ fn what_stands_beside_the_path_does_not_stop_it() {
         wait_for_hits(&nicache, &url, &body);
         let before = status(nicache.name());
         println!("{kind}");
+        let alone = alone();
         let load = wrk(&["-t2", "-c32", "-d3s", &url]).spawn().unwrap();
         let begun = std::time::Instant::now();
         let mut reader = reader;
@@ -406,6 +413,7 @@ fn what_stands_beside_the_path_does_not_stop_it() {
             }
         }
         let said = end_wrk(load);
+        drop(alone);
         let after = status(nicache.name());
         assert_eq!(
             (&after["card_pid"], &after["card_restarts"]),
@@ -432,7 +440,6 @@ fn what_stands_beside_the_path_does_not_stop_it() {
 /// and ask and never read, some send what means nothing.
 #[test]
 fn whoever_looks_and_stands_still_does_not_stop_it() {
-    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
     let nicache = Nicache::start(&["--admin", "0"], &site.command());
@@ -442,6 +449,7 @@ fn whoever_looks_and_stands_still_does_not_stop_it() {
     let (admin, before) =
         (nicache.status["admin"].as_str().unwrap().to_owned(), status(nicache.name()));
     let control = format!("/run/nicache/{}.sock", nicache.name());
+    let alone = alone();
     let load = wrk(&["-t2", "-c32", "-d4s", &url]).spawn().unwrap();
     let texts = |question: &str| {
         [String::new(), question.repeat(2000), "x".repeat(1 << 18), "\n".repeat(1 << 16)]
@@ -466,6 +474,7 @@ fn whoever_looks_and_stands_still_does_not_stop_it() {
     let said = end_wrk(load);
     assert_eq!(try_curl(&url).as_deref(), Some(&*body));
     drop(crowd);
+    drop(alone);
     let ask = || {
         let output = Command::new(common::NICACHE)
             .args(["status", "--json", "--name", nicache.name()])
