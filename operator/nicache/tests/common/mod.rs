@@ -93,6 +93,16 @@ impl Site {
     }
 }
 
+/// Options of a small card, where the test does not say how large it is: all of its memory is
+/// touched at the start, and a suite starts hundreds.
+fn small(arguments: &[&str]) -> Vec<&'static str> {
+    [["--memory", "16M"], ["--connections", "4096"]]
+        .into_iter()
+        .filter(|[option, _]| !arguments.iter().any(|argument| argument.starts_with(option)))
+        .flatten()
+        .collect()
+}
+
 /// A `nicache run` that is ready. Dropping it kills it.
 pub(crate) struct Nicache {
     pub process: Child,
@@ -114,7 +124,7 @@ impl Nicache {
         adjust: impl FnOnce(&mut Command),
     ) -> Self {
         let mut command = Command::new(NICACHE);
-        command.args(["run", "--json"]).args(arguments);
+        command.args(["run", "--json"]).args(small(arguments)).args(arguments);
         if !server.is_empty() {
             command.arg("--").args(server);
         }
@@ -125,7 +135,7 @@ impl Nicache {
     /// A `nicache attach` that is ready.
     pub(crate) fn attach(arguments: &[&str]) -> Self {
         let mut command = Command::new(NICACHE);
-        command.args(["attach", "--json"]).args(arguments);
+        command.args(["attach", "--json"]).args(small(arguments)).args(arguments);
         Self::launch(command)
     }
 
