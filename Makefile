@@ -6,12 +6,13 @@
 #             (sudo is used if you are not)
 # make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour
 #             without KVM)
-# make lint   formatting, links, words and lines, clippy, and licenses by cargo-deny; warnings are
-#             errors
+# make lint   formatting, links, words, lines and the claims of ARCHITECTURE.md, clippy, and licenses
+#             by cargo-deny; warnings are errors
 # make doc    the crates' documentation, in target/doc; warnings are errors
-# make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic
-#             (two and a half hours; ARGS=--quick for a look), simulations (CACHESIM=libCacheSim's
-#             program to compare), the card alone, and parts of it
+# make bench  most benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and
+#             dynamic (two and a half hours; ARGS=--quick for a look), simulations
+#             (CACHESIM=libCacheSim's program to compare), the card alone, and parts of it; the
+#             others are `nicache-lab bench` nfs, forward, yocum, impair and siege
 # make deb    Debian packages of nicache and nicache-lab, in dist/ (the service is not started: it
 #             needs /etc/nicache/nicache.toml first)
 # make tarball  the same as an archive for any Linux of this architecture, statically linked

@@ -56,7 +56,7 @@ nicache_counters::counters! {
         waits: "Requests that waited for another one's reply or for the watcher.",
         waits_answered: "Requests that waited and were then answered from card memory.",
         waits_shared: "Requests that waited and were then answered with a reply that is not kept.",
-        waits_collapsed: "Requests that waited for the same reply to another one.",
+        waits_collapsed: "Requests that waited for the reply to another request for the same page.",
         evictions: "Entries dropped to make room.",
     }
     beside {

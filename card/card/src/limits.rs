@@ -37,7 +37,7 @@ pub const SUPER_FRAME_BYTES: u32 = 65_535 - 20 - 60;
 /// Receive window that the card advertises while it parses requests itself.
 pub const REQUEST_WINDOW_BYTES: u32 = 64 * 1024;
 
-/// Bytes a second that the client must take of a reply that becomes an entry, in the mean of
+/// Bytes a second that the client must take of a reply that becomes an entry, averaged over
 /// [`FILL_LOOK`]: the host sends no faster, and meanwhile nobody else's request for the same can
 /// become one.
 pub const FILL_BYTES_PER_SECOND: u32 = 4096;

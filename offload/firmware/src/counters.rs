@@ -11,7 +11,7 @@ nicache_counters::counters! {
         send_failed: "Packets that the port did not take.",
         cache_bytes: "Bytes sent from the cache.",
         received: "Frames handed to the host.",
-        receive_refused: "Frames whose buffers were too small, or no buffers.",
+        receive_refused: "Frames for which the posted buffers were too small, or invalid.",
         untold: "Refusals of which the host could not be told.",
     }
 }

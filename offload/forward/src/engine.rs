@@ -68,7 +68,7 @@ nicache_counters::counters! {
         spilled: "Entries fetched to main memory before they were taken (spill, adaptive).",
         posted_whole: "Receives posted without an entry of the card, because none could be had.",
         too_long: "Packets with more parts, or longer heads, than the card takes.",
-        waited_in_vain: "Frames that waited for a neighbour in vain.",
+        waited_in_vain: "Frames that waited for a neighbor in vain.",
         refused_receipts: "Invalid reports of the card.",
         refused: "Descriptors that the card refused.",
         looked_at: "Frames whose payload was read (services by name).",

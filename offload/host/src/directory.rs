@@ -42,8 +42,8 @@ nicache_counters::counters! {
     /// What has happened.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct DirectoryCounters {
-        hits as "block_hits": "Blocks that were found.",
-        misses as "block_misses": "Blocks that were not, whatever the reason.",
+        hits as "block_hits": "Blocks that were found in the card's cache.",
+        misses as "block_misses": "Blocks that were not found in the card's cache, whatever the reason.",
         inserted as "blocks_inserted": "Blocks put into the cache.",
         evicted as "blocks_evicted": "Blocks evicted to make room for others.",
         invalidated as "blocks_invalidated": "Blocks forgotten because their file had changed.",

@@ -54,7 +54,7 @@ nicache_counters::counters! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct DriverCounters {
         packets: "Packets given to the card.",
-        commands: "Descriptors for them.",
+        commands: "Descriptors given to the card.",
         cached_bytes: "Bytes of files taken from the card's cache.",
         copied_bytes: "Bytes of files that crossed the bus for one packet only.",
         refused as "commands_refused": "Descriptors that the card refused: a bug of this side, or of the card.",

@@ -189,7 +189,7 @@ nicache_counters::counters! {
         free_buffers: gauge "Buffers of main memory that nothing refers to at the moment.",
         under_way: gauge "Packets and fetches that the card is not done with at the moment.",
         routes: gauge "Routes at the moment.",
-        neighbours: gauge "Neighbours that are known or asked for at the moment.",
+        neighbours: gauge "Neighbors that are known or asked for at the moment.",
     }
 }
 

@@ -96,7 +96,11 @@ pub fn render(
     format: Format,
 ) -> String {
     let mut text = Text { out: String::new(), format, families: HashSet::new() };
-    text.gauge("nicache_up", "Whether card and host answer.", sample.is_some().into());
+    text.gauge(
+        "nicache_up",
+        "Whether nicache answers: the card, and with `nicache serve` the host, too.",
+        sample.is_some().into(),
+    );
     if let Some(sample) = sample {
         about(&mut text, sample);
         cards(&mut text, sample);
@@ -171,7 +175,7 @@ fn about(text: &mut Text, sample: &Sample) {
     text.family(
         "nicache_database_voided",
         Kind::Counter,
-        "Drops of all pages of the database at once.",
+        "Times that all pages of this database were dropped at once.",
     );
     for database in databases() {
         text.value("nicache_database_voided", &[("database", &database.database)], database.voided);
@@ -220,7 +224,7 @@ const CARD_FAMILIES: [OfCard; 12] = [
         "Frames that ports refused or whose checksum was wrong.",
         |card| card.drops,
     ),
-    ("nicache_card_up", Kind::Gauge, "Whether the card is there; the value is 1.", |_| 1),
+    ("nicache_card_up", Kind::Gauge, "1 for each card, or queue of one, that there is.", |_| 1),
 ];
 
 fn cards(text: &mut Text, sample: &Sample) {

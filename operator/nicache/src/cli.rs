@@ -53,7 +53,7 @@ pub(crate) enum Command {
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
     /// Show what a running nicache is doing
-    #[command(after_help = "Example: nicache status --json")]
+    #[command(after_help = "Example: sudo nicache status --json")]
     Status(StatusArgs),
     /// Watch a running nicache: rates, hottest objects, what crosses the bus
     #[command(after_help = TOP_EXAMPLES)]
@@ -67,11 +67,11 @@ pub(crate) enum Command {
     Who(WhoArgs),
     /// Drop cached replies from the card
     #[command(
-        after_help = "Examples:\n  nicache purge --all\n  nicache purge https://www.example.com/style.css\n  nicache purge 'https://www.example.com/blog/*'"
+        after_help = "Examples:\n  sudo nicache purge --all\n  sudo nicache purge https://www.example.com/style.css\n  sudo nicache purge 'https://www.example.com/blog/*'"
     )]
     Purge(PurgeArgs),
     /// Switch the card's caching off (everything passes to the server) and on again
-    #[command(after_help = "Example: nicache bypass on")]
+    #[command(after_help = "Example: sudo nicache bypass on")]
     Bypass(BypassArgs),
     /// Replace the running card with that of another version, without dropping connections
     #[command(after_help = UPGRADE_EXAMPLES)]
@@ -200,7 +200,7 @@ pub(crate) fn command() -> clap::Command {
 }
 
 const UPGRADE_EXAMPLES: &str = "Example, after a new package has been installed:
-  nicache upgrade
+  sudo nicache upgrade
 
 The new card takes all new connections at once, with an empty memory. The old one serves those \
 that it has for up to two minutes, and ends. If the new one does not start, nothing changes. \
@@ -229,7 +229,7 @@ memory; either is started again if it ends. `nicache status` shows what has cros
 class.";
 
 const RELAY_EXAMPLES: &str =
-    "Example, on the database's machine 10.0.0.5, whose MariaDB listens at 127.0.0.1 only:
+    "Example, as root on the database's machine 10.0.0.5, whose MariaDB listens at 127.0.0.1 only:
   openssl rand -hex 32 > /etc/nicache/relay.key; chmod 600 /etc/nicache/relay.key
   nicache relay --protocol mysql --listen 10.0.0.5:3306 --database 127.0.0.1:3306 \\
     --cards 10.0.0.5:7400 --key /etc/nicache/relay.key \\
@@ -243,9 +243,9 @@ database all connections come from the relay's machine; do not give that address
 rights there.";
 
 const FOLLOW_EXAMPLES: &str = "Examples:
-  nicache follow -- vi /srv/site/index.php
-  nicache follow --name shop -- sh -c 'git -C /srv/site pull'
-  env $(nicache follow --print) ./deploy
+  sudo nicache follow -- vi /srv/site/index.php
+  sudo nicache follow --name shop -- sh -c 'git -C /srv/site pull'
+  env $(sudo nicache follow --print) ./deploy
 
 With --watch preload, what other programs change shows after at most a second (--recheck), and \
 what this command and the programs that it starts change shows at once. Statically linked and \
@@ -253,48 +253,48 @@ set-user-ID programs are others. With --watch kernel every program's changes sho
 the command is just run.";
 
 const TOP_EXAMPLES: &str = "Examples:
-  nicache top
-  nicache top --name shop --interval 5s
-  nicache top --once
-  nicache top --json | jq .change.hits_per_s
+  sudo nicache top
+  sudo nicache top --name shop --interval 5s
+  sudo nicache top --once
+  sudo nicache top --json | jq .change.hits_per_s
 
 Keys: q ends, p pauses, s sorts the objects, arrow keys choose a list and move in it, ? \
 explains. For a browser and for Prometheus: nicache run --admin.";
 
 const WHY_EXAMPLES: &str = "Examples:
-  nicache why https://www.example.com/2024/05/hello-world/
-  nicache why '/item.php?id=1' --json
-  nicache why https://www.example.com/ -H 'Accept: application/json' -H 'Cookie: theme=dark'
-  nicache why http://www.example.com/ --http10 -H 'Connection: close'
-  nicache why /data/projects/report.odt --name nfs0
+  sudo nicache why https://www.example.com/2024/05/hello-world/
+  sudo nicache why '/item.php?id=1' --json
+  sudo nicache why https://www.example.com/ -H 'Accept: application/json' -H 'Cookie: theme=dark'
+  sudo nicache why http://www.example.com/ --http10 -H 'Connection: close'
+  sudo nicache why /data/projects/report.odt --name nfs0
 
 Without -H and --http10, it says what the requests of a browser and of curl would meet. For an \
 https:// URL they have what the proxy in front adds.";
 
 const WHO_EXAMPLES: &str = "Examples:
-  nicache who /var/www/html/wp-config.php
-  nicache who wordpress.wp_posts";
+  sudo nicache who /var/www/html/wp-config.php
+  sudo nicache who wordpress.wp_posts";
 
 /// Arguments of `relay`.
 #[derive(Debug, Args)]
 pub(crate) struct RelayArgs {
-    /// What the database speaks
+    /// Protocol that the database speaks
     #[arg(long, value_enum)]
     pub protocol: Protocol,
     /// Where clients of the database connect
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
-    /// The database
+    /// Where the database listens
     #[arg(long, value_name = "ADDR:PORT")]
     pub database: SocketAddr,
     /// Where the machines that keep pages connect
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "nats")]
     pub cards: Option<SocketAddr>,
-    /// Meet them on a bus, too: servers of NATS (with JetStream) and this relay's name there. What
-    /// is sent is sealed with the key
+    /// Meet the machines that keep pages on a bus, beside --cards or in its place: servers of NATS
+    /// (with JetStream) and this relay's name there. What is sent is sealed with the key
     #[arg(long, value_name = "nats://HOST:PORT/NAME")]
     pub nats: Option<BusAddress>,
-    /// File of the key that these machines know, too: 64 hexadecimal digits
+    /// File of the key that the machines that keep pages know, too: 64 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// Client program of the database with the arguments that let it in, to ask for the structure:
@@ -302,8 +302,8 @@ pub(crate) struct RelayArgs {
     /// the database's first user, without a password]
     #[arg(long, value_name = "COMMAND")]
     pub client: Option<String>,
-    /// How long a change waits for a machine that does not answer, from its last sign of life. Such
-    /// a machine stops serving pages of the database before that
+    /// How long a change waits for a machine that does not answer, from its last sign of life: 1s
+    /// to 60s. Such a machine stops serving pages of the database before that
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub lease: Milliseconds,
     /// Form of the log on standard error

@@ -1,8 +1,7 @@
 //! What `nicache run` serves when it is given no server: a small site behind nginx.
 //!
-//! The files are unpacked below `/var/lib`, which is on a disk file system almost everywhere (on
-//! tmpfs nothing would be cached, because its files cannot be watched as closely), and in which
-//! nobody makes and deletes files all the time: that would void the card's entries.
+//! The files are unpacked below `/var/lib`, which is on a disk file system almost everywhere, and
+//! in which nobody makes and deletes files all the time: that would void the card's entries.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -231,7 +231,7 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
             "If that is not true for this page: `share-private` in the settings for paths (docs/dynamic.md).",
         ),
         NotShared::NoStore => with(
-            "the server forbids to keep the reply (Cache-Control: no-store)",
+            "the server forbids keeping the reply (Cache-Control: no-store)",
             "If that is not true for this page: `share-no-store` in the settings for paths (docs/dynamic.md).",
         ),
         NotShared::CacheControlOdd => {

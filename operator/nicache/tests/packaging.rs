@@ -98,6 +98,8 @@ fn a_debian_package_can_be_installed() {
         "usr/share/doc/nicache/copyright",
         "usr/share/doc/nicache/changelog.gz",
         "usr/share/doc/nicache/CHANGELOG.md",
+        "usr/share/doc/nicache/CONTRIBUTING.md",
+        "usr/share/doc/nicache/SECURITY.md",
         "usr/share/doc/nicache/README.md",
         "usr/share/doc/nicache/docs/README.md",
         "usr/share/doc/nicache/docs/applications/wordpress.md",

@@ -115,8 +115,8 @@ nicache_counters::counters! {
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
     #[serde(default)]
     pub struct Figures {
-        read_bytes: "Payload in replies.",
-        written_bytes: "Payload in requests.",
+        read_bytes: "Bytes of payload in replies.",
+        written_bytes: "Bytes of payload in requests.",
         repeated_calls: "Calls that came again and got the first answer.",
         refused_calls: "Calls that no procedure saw.",
         connections: gauge "Connections of clients.",
@@ -262,7 +262,11 @@ impl Figures {
     /// Families in the text format of Prometheus 0.0.4.
     pub fn prometheus(&self) -> String {
         let mut out = Text(String::new());
-        out.family("nicache_nfs_up", "gauge", "Whether the gateway is without trouble.");
+        out.family(
+            "nicache_nfs_up",
+            "gauge",
+            "Whether nothing is wrong with the gateway; `nicache status` says what is.",
+        );
         out.value("nicache_nfs_up", "", u64::from(self.trouble.is_none()));
         out.family(
             "nicache_nfs_request_duration_seconds",

@@ -1,5 +1,5 @@
 <?php
-// The site is whatever host it is asked as, so that it can be reached at any address and port.
+// The site is whatever host it is asked as, so it can be reached at any address and port.
 $host = $_SERVER['HTTP_HOST'] ?? '@HOST@';
 define('WP_HOME', "http://$host");
 define('WP_SITEURL', "http://$host");

@@ -383,7 +383,7 @@ pub(crate) struct BenchKimArgs {
     /// How often everything is measured [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Cut a log where its replies have so many megabytes
+    /// Cut a log where its replies come to this many megabytes
     #[arg(long, value_name = "MB", default_value_t = 500)]
     pub megabytes: u64,
     /// Memory of each card, in megabytes
@@ -522,7 +522,7 @@ two minutes.";
 /// Arguments of `bench sets`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchSetsArgs {
-    /// Print the result as JSON, the course of it included
+    /// Print the result as JSON, with its course over time
     #[arg(long)]
     pub json: bool,
     /// Draw the result into this file (SVG)

@@ -25,7 +25,7 @@ pub(crate) struct DemoArgs {
     /// End after the measurement, instead of serving until Ctrl-C
     #[arg(long)]
     pub once: bool,
-    /// Read the application's pages for so long while everything that they show is changed, in
+    /// Read the application's pages for this long while everything that they show is changed, in
     /// every way that the application has, and judge each reply; as `nicache prove` does
     #[arg(long, value_name = "TIME")]
     pub prove: Option<Milliseconds>,

@@ -6,20 +6,24 @@ use clap::{Args, ValueEnum};
 
 use crate::options::Milliseconds;
 
-pub(super) const PROVE_EXAMPLES: &str = r#"Examples:
-  nicache prove --url http://10.77.0.2/ --pages /,/about.html --name nic0 \
+pub(super) const PROVE_EXAMPLES: &str = concat!(
+    r#"Examples:
+  sudo nicache prove --url http://10.77.0.2/ --pages /,/about.html --name nic0 \
     --edit 'version: cd /srv/site && echo "version=$NICACHE_VERSION" > new && mv new part.html'
-  nicache prove --url http://10.77.0.2/ --pages /news --expect-hits \
+  sudo nicache prove --url http://10.77.0.2/ --pages /news --expect-hits \
     --edit 'v: mariadb shop -e "UPDATE news SET text = \"v=$NICACHE_VERSION\" WHERE id = 1"'
-
-Each edit command sets its subject to the number in $NICACHE_VERSION (and finds the subject's name in $NICACHE_SUBJECT);
-status 0 says that the change is complete. Pages show the number, as `NAME=NUMBER` unless --marker says otherwise. A reply
-must show a version that was there at some moment between the sending of its request and its last byte.
+"#,
+    "
+Each edit command sets its subject to the number in $NICACHE_VERSION (and finds the subject's name \
+in $NICACHE_SUBJECT); status 0 says that the change is complete. Pages show the number, as \
+`NAME=NUMBER` unless --marker says otherwise. A reply must show a version that was there at some \
+moment between the sending of its request and its last byte.
 
 In the end, after a rest, every page must show the last version on every connection.
 
-The status is 0 if all replies were right, 1 if one was not, and 2 if nothing is proven: too few replies or edits, no hits
-with --expect-hits, or no run at all."#;
+The status is 0 if all replies were right, 1 if one was not, and 2 if nothing is proven: too few \
+replies or edits, no hits with --expect-hits, or no run at all."
+);
 
 /// Arguments of `prove`.
 #[derive(Debug, Args)]
@@ -54,7 +58,7 @@ pub(crate) struct ProveArgs {
     /// Least time between two edits of a subject: some servers compare times in seconds
     #[arg(long, value_name = "TIME", default_value = "0")]
     pub least_gap: Milliseconds,
-    /// Now and then, up to so many edits come at once
+    /// Now and then, up to this many edits come at once
     #[arg(
         long,
         value_name = "N",

@@ -47,7 +47,7 @@ pub(crate) struct ReplayArgs {
     /// together; in open loop 1024 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub clients: Option<u32>,
-    /// Repeat the log for so many seconds [default: the log once]
+    /// Repeat the log for this many seconds [default: the log once]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub duration: Option<u64>,
     /// Requests per second, sent without waiting for replies as far as connections allow; with
@@ -119,7 +119,7 @@ pub(crate) struct ReplayChangesArgs {
         conflicts_with = "target",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub pipeline: u16,
-    /// Requests of N kinds, as of so many browsers; 0: each is different, which tells best what was
+    /// Requests of N kinds, as of N browsers; 0: each is different, which tells best what was
     /// kept
     #[arg(
         long,
@@ -146,7 +146,7 @@ pub(crate) struct ReplaySpeedArgs {
     #[arg(long, help_heading = OF_SPEED, value_name = "N", default_value_t = 1, requires = "target",
         value_parser = clap::value_parser!(u16).range(1..=256))]
     pub replayers: u16,
-    /// Begin sessions at their times in the log, which runs so many times as fast (open loop)
+    /// Begin sessions at their times in the log, which runs this many times as fast (open loop)
     /// [default: when another session ends]
     #[arg(
         long,

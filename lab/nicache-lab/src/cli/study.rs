@@ -48,7 +48,7 @@ pub(crate) struct TraceInfoArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
-    /// Follow a sample of so many objects, so only their requests take memory; advice says
+    /// Follow a sample of this many objects, so only their requests take memory; advice says
     /// within how many points it is right
     #[arg(
         long,
@@ -71,7 +71,7 @@ pub(crate) struct TraceAdviseArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
-    /// Follow a sample of so many objects, so only their requests take memory; advice says
+    /// Follow a sample of this many objects, so only their requests take memory; advice says
     /// within how many points it is right
     #[arg(
         long,
@@ -166,7 +166,7 @@ pub(crate) struct SimCurveArgs {
     /// Which caches.
     #[command(flatten)]
     pub caches: CacheOptions,
-    /// Follow a sample of so many objects: the curve of LRU with its 95 % interval, in bounded
+    /// Follow a sample of this many objects: the curve of LRU with its 95 % interval, in bounded
     /// memory (SHARDS); of other policies, small caches for the sample, in the memory that its
     /// requests take
     #[arg(

@@ -23,7 +23,7 @@ pub(crate) struct TraceOptions {
     #[arg(long, value_name = "FORMAT", help_heading = "Trace")]
     pub format: Option<Format>,
 
-    /// Stop after so many requests
+    /// Stop after this many requests
     #[arg(long, value_name = "N", help_heading = "Trace")]
     pub first: Option<u64>,
 
@@ -107,7 +107,7 @@ pub(crate) struct CacheOptions {
     #[arg(long, value_name = "SIZES", help_heading = "Caches")]
     pub sizes: Option<SizesOption>,
 
-    /// So many cards share the requests, each with a memory of this size
+    /// Cards that share the requests, each with a memory of this size
     #[arg(
         long,
         value_name = "N",

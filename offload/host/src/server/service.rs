@@ -57,7 +57,7 @@ nicache_counters::counters! {
     pub struct ServiceCounters {
         requests: "Requests that were answered.",
         content_bytes: "Bytes of files in replies.",
-        unkept_bytes: "Of these, those of files that are not kept, because nobody watches them.",
+        unkept_bytes: "Bytes, in replies, of files that are not kept: nobody watches them, or they change all the time.",
         cut as "replies_cut": "Replies that ended early.",
         frames: "Frames that came from cards.",
         frames_ignored: "Frames that are not the host's.",

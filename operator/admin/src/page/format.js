@@ -16,7 +16,7 @@ function drawn(name, attributes = {}, ...content) {
   return it;
 }
 
-/** Sets a text only if it differs, so that a page that stands still is not read again. */
+/** Sets a text only if it differs, so a page that stands still is not read again. */
 function say(it, text) {
   if (it.textContent !== text) it.textContent = text;
 }

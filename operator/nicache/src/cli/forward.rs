@@ -14,9 +14,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   sudo nicache forward --demo --mode direct
   nicache forward check forward.toml
   sudo nicache forward --config forward.toml --admin 9090
-  nicache forward why 10.0.0.7:4711
-  nicache forward drain 192.0.2.11:80 --within 60s
-  nicache forward reload                 # after [[rule]] was changed in forward.toml
+  sudo nicache forward why 10.0.0.7:4711
+  sudo nicache forward drain 192.0.2.11:80 --within 60s
+  sudo nicache forward reload            # after [[rule]] was changed in forward.toml
 
 A small forward.toml, which shares one address among a network and sends port 80 to two servers:
   [[interface]]
@@ -68,8 +68,8 @@ pub(crate) struct ForwardArgs {
 
     /// How payload gets from a receive to a send: by main memory (copy), by main memory and it
     /// stays on the card, too (pcache), it stays on the card alone (direct: what does not fit is
-    /// dropped; spill: it is fetched before), or direct until the card fills, then pcache
-    /// (adaptive) [default: that of the file, or adaptive; with --demo all of them in turn]
+    /// dropped; spill: it is fetched before), or spill until the card fills, then pcache (adaptive)
+    /// [default: that of the file, or adaptive; with --demo all of them in turn]
     #[arg(long, value_name = "MODE", value_parser = clap::builder::ValueParser::new(mode))]
     pub mode: Option<Mode>,
 
@@ -111,7 +111,8 @@ pub(crate) struct ForwardArgs {
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 
-    /// Name of this nicache for `status` [default: nic0, nic1, ...]
+    /// Name of this nicache, by which `status`, `top`, `forward why` and other commands find it
+    /// [default: nic0, nic1, ...]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -170,7 +171,7 @@ pub(crate) struct ForwardDrainArgs {
     /// The back end, as it is in the file
     #[arg(value_name = "ADDR:PORT")]
     pub back_end: SocketAddr,
-    /// After which time connections that are left are sent elsewhere, which ends those of TCP
+    /// Time after which connections that are left are sent elsewhere, which ends those of TCP
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub within: Milliseconds,
     /// Which running forwarder is asked.
@@ -192,7 +193,7 @@ pub(crate) struct ForwardUndrainArgs {
 /// Arguments of `forward reload`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  nicache forward reload --name nic0")]
+  sudo nicache forward reload --name nic0")]
 pub(crate) struct ForwardReloadArgs {
     /// Which running forwarder is asked.
     #[command(flatten)]

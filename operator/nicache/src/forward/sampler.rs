@@ -73,10 +73,10 @@ nicache_counters::counters! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     struct Payload {
         forward_cache_entries: gauge "Entries of 4 KiB that the card's cache for payload has.",
-        forward_cache_unbound: gauge "Entries of it that are free, or not worth keeping.",
-        forward_cache_victim: gauge "Entries of it whose payload was sent, and which go next.",
-        forward_cache_priority: gauge "Entries of it whose payload was received and not sent.",
-        forward_cache_pending: gauge "Entries of it with a receive or a send under way.",
+        forward_cache_unbound: gauge "Entries of the card's cache for payload that are free, or not worth keeping.",
+        forward_cache_victim: gauge "Entries of the card's cache for payload that were sent, and which go next.",
+        forward_cache_priority: gauge "Entries of the card's cache for payload that were received and not sent.",
+        forward_cache_pending: gauge "Entries of the card's cache for payload with a receive or a send under way.",
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) enum HandshakeKind {
 pub(crate) enum WatchKind {
     /// The kernel: sees every program.
     Kernel,
-    /// A library in the server's programs: sees these.
+    /// A library in the server's programs: sees what these do.
     Preload,
 }
 

@@ -171,7 +171,7 @@ pub(crate) struct NfsOptions {
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 
-    /// Name of this nicache for `status` and `top` [default: nfs0, nfs1, ...]
+    /// Name of this nicache, by which `status`, `top` and `why` find it [default: nfs0, nfs1, ...]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 

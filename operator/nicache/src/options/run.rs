@@ -56,8 +56,8 @@ pub(crate) struct RunOptions {
     pub handshake: Option<HandshakeKind>,
 
     /// How old a reply may be at first in what cannot be watched (the clock, a counter in a
-    /// program's memory, a server's own rules): 500ms, 1s, 10s, ... Changes of files always show at
-    /// once. 0 caches only files [default: 1s]
+    /// program's memory, a server's own rules): 500ms, 1s, 10s, ... With --watch kernel, changes
+    /// of files always show at once. 0 caches only files (not with --watch preload) [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
@@ -65,7 +65,7 @@ pub(crate) struct RunOptions {
     /// How old a reply that has proven stable may be in what cannot be watched. The limit grows
     /// from --recheck to a quarter of the time for which the answer has been the same, up to this
     /// much. A page that comes out different although nothing has changed starts again at --recheck
-    /// [default: 1m]
+    /// [default: 1m; with --watch preload 1s]
     #[arg(long, value_name = "TIME", help_heading = KEPT)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck_max: Option<Milliseconds>,
@@ -89,8 +89,8 @@ pub(crate) struct RunOptions {
         rustdoc::broken_intra_doc_links,
         reason = "shown as help, where brackets belong to an address"
     )]
-    /// Offer the server's port at an address of this machine: 0.0.0.0 for all of IPv4, [::] for all
-    /// of IPv6. SERVERPORT is the first --http-port unless given. Switches forwarding on while
+    /// Offer the server's TCP port at an address of this machine: 0.0.0.0 for all of IPv4, [::] for
+    /// all of IPv6. SERVERPORT is the first --http-port unless given. Switches forwarding on while
     /// nicache runs, unless the address is a loopback one. Repeatable
     #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]", help_heading = TRAFFIC)]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -148,8 +148,9 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 
-    /// What the card receives frames by at --wire: AF_XDP sockets, for network cards whose drivers
-    /// have them; packet sockets, which take super-frames, anywhere else [default: auto]
+    /// How the card gets frames at --wire: by packet sockets, which work on every Ethernet and take
+    /// super-frames (auto, packet), or by AF_XDP sockets, for network cards whose drivers have them
+    /// (xdp) [default: auto]
     #[arg(long, value_enum, help_heading = CARD)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortKind>,
@@ -171,8 +172,8 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_pid: Option<u32>,
 
-    /// Cards, each with an interface, a network and so much --memory of its own; connections to
-    /// published ports take turns [default: 1]
+    /// Cards, each with an interface, a network and --memory of its own; connections to published
+    /// ports take turns [default: 1]
     #[arg(
         help_heading = CARD,
         long,
@@ -203,9 +204,10 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log: Option<PathBuf>,
 
-    /// Answer small hot replies by a program in the kernel, before the card's process hears of
-    /// them: the least latency and CPU time in all (docs/l0.md). By XDP on an existing interface,
-    /// else at the TAP. Not with --access-log, --pcap, more than 8 --queues, or --watch preload
+    /// Answer requests for small hot pages by a program in the kernel, before the card's process
+    /// hears of them: the least latency and CPU time in all (docs/l0.md). By XDP on an existing
+    /// interface, else at the TAP. Not with --access-log, --pcap, more than 8 --queues, or --watch
+    /// preload
     #[arg(
         help_heading = CARD,
         long,
@@ -272,13 +274,13 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub follow_unit: Vec<String>,
 
-    /// Whether to reload a PHP-FPM that was started before nicache: only then can its pages be kept
-    /// [default: idle]
+    /// When to reload a PHP-FPM that was started before nicache: its pages can be kept only after
+    /// that [default: idle]
     #[arg(long, value_name = "WHEN", help_heading = WITNESSES)]
     pub reload_php: Option<ReloadPhp>,
 
-    /// Connections that each queue follows at most; each takes some 5 KiB. Further connections pass
-    /// to the server untouched [default: 16384]
+    /// Connections that each queue follows at most; each takes some 5 KiB. When all are taken, a
+    /// new one takes the place of a silent one, or passes to the server untouched [default: 16384]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
@@ -369,8 +371,8 @@ pub(crate) struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admin_anyone: Option<bool>,
 
-    /// Name of this nicache for `status`, `purge` and `bypass` [default: that of its interface,
-    /// nic0, nic1, ...]
+    /// Name of this nicache, by which `status`, `top`, `why` and other commands find it [default:
+    /// that of its interface, nic0, nic1, ...]
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

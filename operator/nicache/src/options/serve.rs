@@ -64,9 +64,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PORT", default_value = "80")]
     pub port: Vec<u16>,
 
-    /// Also serve at an address of this machine: 0.0.0.0:80, 127.0.0.1:8080=80. With several cards,
+    /// Also serve at an address of this machine: 0.0.0.0:80, 127.0.0.1:8080:80. With several cards,
     /// all of it goes to the first. Repeatable
-    #[arg(long, value_name = "ADDR:PORT[=PORT]")]
+    #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]")]
     pub publish: Vec<Publish>,
 
     /// File that stands for its folder; the first that is there. Repeatable
@@ -107,7 +107,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, requires = "admin")]
     pub admin_anyone: bool,
 
-    /// Name of this nicache for `status` [default: that of its first interface, nic0, nic1, ...]
+    /// Name of this nicache, by which `status` and `top` find it [default: that of its first
+    /// interface, nic0, nic1, ...]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
