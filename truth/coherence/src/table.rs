@@ -19,6 +19,7 @@
 //!    704 gaps            witnesses that are stopped now             kernel writes, all read
 //!    712 gaps_stamp      clock when the last one went on            kernel writes, all read
 //!    720 gaps_begun      how many there were                        kernel writes, watcher reads
+//!    768 unsafe_requests begun or answered, of all cards             cards write and read
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
 //!     bits 0..61 stamp: value of `clock` when the source last changed
@@ -100,6 +101,9 @@ pub enum ControlWord {
     GapsStamp = 89,
     /// How many there were so far.
     GapsBegun = 90,
+    /// Requests that may change something (RFC 9110 section 9.2.1), begun or answered, of all
+    /// cards.
+    UnsafeRequests = 96,
 }
 
 /// The revision table: memory with the stamps of all sources, the clock, the epoch and the lease,
@@ -188,6 +192,19 @@ impl RevisionTable {
     /// Counts an event that could not be kept.
     pub fn record_lost(&self) {
         self.control(ControlWord::Lost).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Beginnings and ends so far of requests that may change something in the server's memory, at
+    /// whichever card.
+    #[inline]
+    pub fn unsafe_requests(&self) -> u64 {
+        self.control(ControlWord::UnsafeRequests).load(Ordering::SeqCst)
+    }
+
+    /// Counts one, and moves the epoch: whoever answers by it alone asks again.
+    pub fn record_unsafe_request(&self) {
+        self.control(ControlWord::UnsafeRequests).fetch_add(1, Ordering::SeqCst);
+        self.control(ControlWord::Epoch).fetch_add(1, Ordering::SeqCst);
     }
 
     /// Does the watcher vouch for the table at `now_ns` (CLOCK_MONOTONIC)? If not, nothing is
@@ -415,5 +432,5 @@ fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
     debug_assert!(unmapped.is_ok());
 }
 
-const _: () = assert!((ControlWord::GapsBegun as usize) < CONTROL_BYTES / size_of::<u64>());
+const _: () = assert!((ControlWord::UnsafeRequests as usize) < CONTROL_BYTES / size_of::<u64>());
 const _: () = assert!(LEASE_RENEWAL_NS * 4 <= LEASE_NS);

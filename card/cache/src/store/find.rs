@@ -116,8 +116,8 @@ impl Store {
     #[inline]
     pub(super) fn is_over(&self, entry: &Entry, now: Time) -> bool {
         now >= entry.age.expires
-            || entry.unsafe_requests != self.unsafe_requests
-                && entry.is_dynamic()
+            || entry.is_dynamic()
+                && entry.unsafe_requests != self.unsafe_requests()
                 && entry.rests_on_memory()
     }
 

@@ -68,7 +68,6 @@ pub struct Store {
     pub(super) worth: Worth,
     /// When an entry was last looked for.
     pub(super) now: Time,
-    pub(super) unsafe_requests: u64,
     pub(super) revocations: u64,
     /// The next place to be looked at ahead of visitors.
     pub(super) looked_at: u32,
@@ -106,7 +105,6 @@ impl Store {
             seconds: Vec::with_capacity(SECONDS_MAX),
             worth: Worth::new(),
             now: Time(0),
-            unsafe_requests: 0,
             looked_at: 0,
             places_used: 0,
             revocations: 0,
@@ -116,9 +114,10 @@ impl Store {
 
     /// A request that may change something (RFC 9110 section 9.2.1) goes to the server, or has been
     /// answered. What it changes in a database or a file is seen; what it changes in a program's
-    /// own memory is not. So a dynamic entry that rests on no database lapses.
+    /// own memory is not. So a dynamic entry that rests on no database lapses, here and at all
+    /// other cards of the server.
     pub fn note_unsafe_request(&mut self) {
-        self.unsafe_requests += 1;
+        self.revisions.record_unsafe_request();
         self.revocations += 1;
     }
 
@@ -138,9 +137,9 @@ impl Store {
         self.revocations.wrapping_add(self.vary.changes()).wrapping_add(self.splits.changes())
     }
 
-    /// Beginnings and ends of such requests so far.
+    /// Beginnings and ends of such requests so far, at all cards.
     pub fn unsafe_requests(&self) -> u64 {
-        self.unsafe_requests
+        self.revisions.unsafe_requests()
     }
 
     /// The revision table that entries are checked against.

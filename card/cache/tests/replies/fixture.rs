@@ -116,6 +116,15 @@ impl Cache {
         let table = RevisionTable::on_heap();
         table.renew_lease(u64::MAX);
         table.watch(SOURCE);
+        Self::over(table, class)
+    }
+
+    /// That of another card of the same server.
+    pub(crate) fn beside(other: &Self, class: Class) -> Self {
+        Self::over(Arc::clone(&other.table), class)
+    }
+
+    fn over(table: Arc<RevisionTable>, class: Class) -> Self {
         let memory = CardMemory::new(MEMORY_BYTES, HugePages::No).expect("1 MiB");
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, ENTRIES as u32));
         let mood = Arc::new(Mutex::new(Mood {

@@ -110,6 +110,33 @@ fn an_answer_about_a_suspect_is_to_its_own_question() {
     assert_eq!(cache.talk_due(), None, "nobody owes an answer");
 }
 
+/// What a program has in its memory may be another after a POST, whichever card that has come to.
+#[test]
+fn a_request_that_may_change_something_counts_at_each_card() {
+    let mut cache = Cache::new(Class::Dynamic);
+    let mut other = Cache::beside(&cache, Class::Dynamic);
+    let is_kept = |cache: &mut Cache| matches!(cache.find("/p"), Found::Entry(_));
+    for cache in [&mut cache, &mut other] {
+        cache.visit(1, "/p", "one");
+        cache.visit(2, "/p", "one");
+        assert!(is_kept(cache));
+    }
+    let epoch = cache.table.epoch();
+    other.store.note_unsafe_request();
+    assert_eq!((cache.find("/p"), other.find("/p")), (Found::Lapsed, Found::Lapsed));
+    // What is answered by the epoch alone ends, too.
+    assert_ne!(cache.table.epoch(), epoch);
+    // It may have been executed before it, or after it.
+    let fill = cache.forward(1, "/p").expect("a fill");
+    other.store.note_unsafe_request();
+    cache.reply(fill, "one");
+    cache.talk();
+    assert!(!is_kept(&mut cache));
+    cache.visit(1, "/p", "two");
+    cache.visit(2, "/p", "two");
+    assert!(is_kept(&mut cache));
+}
+
 #[test]
 fn a_busy_watcher_is_asked_again_soon_and_a_silent_one_is_given_up() {
     let mut cache = Cache::new(Class::Static);
