@@ -5,17 +5,17 @@
 //! client program, no permission), a statement touches all that is in reach, and something inside
 //! the server may change tables: nothing is wrong then, but no page that reads it is kept.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::Signal;
-
+use nicache_clock::monotonic_ns;
 use nicache_sql::{Catalogue, Defaults};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use crate::databases::database::{Database, Place};
 
@@ -64,6 +64,38 @@ struct Answer {
     outcome: io::Result<Catalogue>,
 }
 
+/// Processes that were started to ask, and when they had ended.
+#[derive(Default)]
+struct Clients(Mutex<HashMap<u32, Option<u64>>>);
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Option<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, process: u32) {
+        let mut clients = self.lock();
+        if clients.len() >= CLIENTS_MAX {
+            let ended = clients.iter().filter_map(|(process, ended)| Some(((*ended)?, *process)));
+            match ended.min() {
+                Some((_, first)) => drop(clients.remove(&first)),
+                None => clients.clear(),
+            }
+        }
+        clients.insert(process, None);
+    }
+
+    fn end(&self, process: u32, now_ns: u64) {
+        self.lock().entry(process).and_modify(|ended| *ended = Some(now_ns));
+    }
+
+    /// Was it one of them then? Its number may be another's by now.
+    fn had(&self, process: u32, time_ns: u64) -> bool {
+        let ended = self.lock().get(&process).copied();
+        ended.is_some_and(|ended| ended.is_none_or(|ended| time_ns <= ended))
+    }
+}
+
 /// Asks a database on another machine for its structure, by name (PostgreSQL); may take seconds.
 pub(crate) type Source = Arc<dyn Fn(Option<&str>) -> io::Result<String> + Send + Sync>;
 
@@ -75,8 +107,7 @@ pub(crate) struct Catalogues {
     states: HashMap<Place, State>,
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
-    /// Processes that were started to ask.
-    clients: Arc<Mutex<HashSet<u32>>>,
+    clients: Arc<Clients>,
     got_hidden_writers: bool,
 }
 
@@ -147,10 +178,9 @@ impl Catalogues {
         self.states.get(place).and_then(|state| state.defaults)
     }
 
-    /// Is it one of the clients that were started here to ask?
-    pub(crate) fn is_own_client(&self, process: u32) -> bool {
-        process != 0
-            && self.clients.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
+    /// Was it at that time (CLOCK_MONOTONIC) one of the clients that were started here to ask?
+    pub(crate) fn is_own_client(&self, process: u32, time_ns: u64) -> bool {
+        process != 0 && self.clients.had(process, time_ns)
     }
 
     /// Is it a client that another nicache has started to ask? Two of them would have each other
@@ -287,12 +317,12 @@ fn fetch_elsewhere(place: &Place, source: &Source) -> io::Result<Catalogue> {
     place.kind.read_structure(&text).map_err(io::Error::other)
 }
 
-fn fetch(place: &Place, clients: &Mutex<HashSet<u32>>) -> io::Result<Catalogue> {
+fn fetch(place: &Place, clients: &Clients) -> io::Result<Catalogue> {
     let text = run(place.kind.structure_client(place)?, clients)?;
     place.kind.read_structure(&text).map_err(io::Error::other)
 }
 
-fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String> {
+fn run(mut command: Command, clients: &Clients) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec only one system call is made, and no memory is allocated.
@@ -302,14 +332,7 @@ fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String
     }
     let mut child =
         command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
-    {
-        let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // Numbers are used again some day, by others.
-        if clients.len() >= CLIENTS_MAX {
-            clients.clear();
-        }
-        clients.insert(child.id());
-    }
+    clients.add(child.id());
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     let (done, waiting) = channel::<()>();
     let pid = rustix::process::Pid::from_child(&child);
@@ -326,6 +349,9 @@ fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String
     let complaint = err.as_mut().map_or(Ok(String::new()), |err| read(err)).unwrap_or_default();
     drop(done);
     let _ = guard.join();
+    // Its number is another's only after it was waited for.
+    rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    clients.end(child.id(), monotonic_ns());
     let status = child.wait()?;
     if status.success() {
         Ok(text)
@@ -340,6 +366,34 @@ mod tests {
 
     use super::*;
     use crate::databases::postgres::Postgres;
+
+    #[test]
+    fn who_gets_the_number_of_a_client_is_not_one() {
+        let catalogues = Catalogues::new();
+        let clients = Arc::clone(&catalogues.clients);
+        clients.add(5);
+        assert!(catalogues.is_own_client(5, 150));
+        clients.end(5, 100);
+        assert_eq!([50, 150].map(|time_ns| catalogues.is_own_client(5, time_ns)), [true, false]);
+        clients.add(5);
+        assert!(catalogues.is_own_client(5, 150), "another one");
+        for other in 6..6 + CLIENTS_MAX as u32 {
+            clients.add(other);
+            clients.end(other, u64::from(other));
+        }
+        assert!(catalogues.is_own_client(5, 150), "those that have ended go first");
+        assert_eq!(clients.lock().len(), CLIENTS_MAX);
+    }
+
+    #[test]
+    fn the_end_of_a_client_is_known_before_its_number_is_free() {
+        let clients = Clients::default();
+        let before = monotonic_ns();
+        run(Command::new("true"), &clients).unwrap();
+        run(Command::new("false"), &clients).unwrap_err();
+        let ended: Vec<u64> = clients.lock().values().map(|ended| ended.unwrap()).collect();
+        assert!(ended.len() == 2 && ended.iter().all(|at| (before..monotonic_ns()).contains(at)));
+    }
 
     #[test]
     fn a_server_that_starts_for_minutes_is_asked_again_soon() {

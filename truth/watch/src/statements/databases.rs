@@ -159,7 +159,7 @@ impl Databases {
     pub(crate) fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
         self.now_ns = event.time_ns;
         if let SqlStep::Received { client, .. } = sql.what
-            && (self.catalogues.is_own_client(client) || self.is_asker(sql, client))
+            && (self.catalogues.is_own_client(client, event.time_ns) || self.is_asker(sql, client))
         {
             // It only asks; and what it asks is not plain enough to be understood.
             return self.forget(sql.connection, event.clock);
