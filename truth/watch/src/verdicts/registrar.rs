@@ -39,6 +39,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nicache_clock::monotonic_ns;
 use nicache_coherence::{
     Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason,
     ReinstateRequest, ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot,
@@ -52,7 +53,7 @@ use crate::attribution::requests::Attribution;
 use crate::databases::processes::DatabaseProcesses;
 use crate::memory::data::DataFolders;
 use crate::memory::grace::{Ends, Pace};
-use crate::memory::retained::Retained;
+use crate::memory::retained::{Look, Retained};
 use crate::memory::sessions::SessionFiles;
 use crate::processes::have_rings;
 use crate::resolve::contents;
@@ -70,7 +71,6 @@ use crate::witnesses::folders::FoldersByProcess;
 use crate::witnesses::history::History;
 use crate::witnesses::members::{Members, Outsiders};
 use crate::witnesses::witness::{Drained, UntoldFile, Witness};
-use nicache_clock::monotonic_ns;
 
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
@@ -243,9 +243,10 @@ impl Registrar {
     }
 
     fn verify_retained(&mut self) {
-        let clock = self.table.clock();
-        let mut resolver = Resolver::new(self.witness.coverage().clone());
-        self.retained.verify(&mut resolver, clock, &self.table);
+        let (table, coverage) = (&self.table, self.witness.coverage());
+        let mut begin =
+            || Look { clock: table.advance_clock(), resolver: Resolver::new(coverage.clone()) };
+        self.retained.verify(&mut begin, table);
     }
 
     /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
@@ -352,10 +353,13 @@ impl Registrar {
                             folders.forget_process(event.tgid);
                             if offspring.forget(event.tgid) {
                                 retained.forget_reader(event.tgid);
+                            } else {
+                                retained.disown(event.tgid);
                             }
                         }
                         RequestStep::Started(starter) => {
                             let child = request.connection as u32;
+                            retained.disown(child);
                             history.handle_started(event.tgid, child);
                             offspring.add(child, starter, event.time_ns);
                         }
@@ -391,6 +395,7 @@ impl Registrar {
                 older.handle_lost(self.table.server_netns(), monotonic_ns());
             }
             self.openings.handle_lost();
+            self.retained.disown_all();
             self.history.forget_directories();
             self.sessions.forget_files();
             self.offspring.forget_folders();

@@ -193,7 +193,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
-    use crate::witnesses::event::LookupEvent;
+    use crate::witnesses::event::{EventKind, Identity, LookupEvent, RequestEvent, RequestStep};
     use crate::witnesses::witness::{Coverage, Drained, Witness};
 
     struct Blind(Coverage);
@@ -214,6 +214,58 @@ mod tests {
         fn is_blind(&self) -> bool {
             true
         }
+    }
+
+    /// What the server did.
+    struct Script(Vec<LookupEvent>, Coverage);
+
+    impl Witness for Script {
+        fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
+            self.0.drain(..).for_each(handle);
+            Drained::All
+        }
+
+        fn coverage(&self) -> &Coverage {
+            &self.1
+        }
+
+        fn sees_everybody(&self) -> bool {
+            true
+        }
+    }
+
+    /// A worker reads a file, which is in memory that it shares with others, and ends. A program
+    /// that a page starts gets its number, and ends: nothing is forgotten for that.
+    #[test]
+    fn a_program_with_the_number_of_a_worker_takes_nothing_with_it() {
+        const NUMBER: u32 = 4_194_000;
+        let file = Identity { dev: 8 << 20, ino: 77 };
+        let of = |kind| LookupEvent { kind, tgid: NUMBER, tid: NUMBER, ..LookupEvent::blank(1) };
+        let step = |what| {
+            let connection = u64::from(NUMBER);
+            of(EventKind::Request(RequestEvent { connection, what, concurrent: false }))
+        };
+        let started = || LookupEvent { tgid: 7, tid: 7, ..step(RequestStep::Started(7)) };
+        let read = |path: &[u8]| LookupEvent {
+            inode: Some(file),
+            mode: libc::S_IFREG as u16,
+            path: path.into(),
+            ..of(EventKind::Lookup)
+        };
+        let has = |events: Vec<LookupEvent>| {
+            let table = RevisionTable::on_heap();
+            let script = Script(events, Coverage { ext4: true, ..Coverage::default() });
+            let mut registrar = Registrar::new(table, Box::new(script));
+            registrar.handle_events();
+            registrar.retained.has(file)
+        };
+        let gone = || step(RequestStep::Gone);
+        let read = || read(b"/a.php");
+        assert!(has(vec![read(), gone(), started(), gone()]));
+        assert!(has(vec![read(), started(), gone()]), "its end was not told");
+        let own = LookupEvent { starter: 7, ..read() };
+        assert!(!has(vec![started(), own.clone()]), "put by, until it is known to be the server's");
+        assert!(!has(vec![started(), own, gone()]));
     }
 
     /// So another watcher takes its place, although the card is still there.

@@ -12,7 +12,7 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use nicache_coherence::{RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -91,11 +91,21 @@ fn resolve(
     found
 }
 
+/// A look at where paths lead. The resolver remembers nothing from before the clock. It waits for
+/// whoever is changing names, but only once in each directory: what has its stamp before the clock
+/// has its effect for all files, and what has that or a later one may have it for some of them.
+pub(crate) struct Look {
+    pub(crate) clock: Stamp,
+    pub(crate) resolver: Resolver,
+}
+
 /// Files that the server may have in its own memory: whatever it has read since its start, other
 /// than to send it on with sendfile; and which of them are dirty.
 #[derive(Debug, Default)]
 pub(crate) struct Retained {
     files: HashMap<Key, File>,
+    /// All processes that are [`File::opener`] of a file, and some that no longer are.
+    openers: HashSet<u32>,
     /// What a path led to, and the clock when the server last found nothing there.
     paths: HashMap<Box<[u8]>, (Key, Stamp)>,
     /// Whether the files of a device are made up as they are read.
@@ -240,15 +250,14 @@ impl Retained {
         }
     }
 
-    /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver`
-    /// remembers nothing from before `clock`. It waits for whoever is changing names, but only once
-    /// in each directory: what has its stamp before `clock` has its effect for all files, and what
-    /// has that or a later one may have it for some of them.
-    pub(crate) fn verify(&mut self, resolver: &mut Resolver, clock: Stamp, table: &RevisionTable) {
-        self.ask_parents(resolver);
+    /// Makes dirty what the server has opened by a path that leads elsewhere by now. `begin` is
+    /// called again for a file on whose way something has changed since the last look began.
+    pub(crate) fn verify(&mut self, begin: &mut dyn FnMut() -> Look, table: &RevisionTable) {
+        let Look { mut clock, mut resolver } = begin();
+        self.ask_parents(&mut resolver);
         for (key, event) in std::mem::take(&mut self.unverified) {
             let identity = key.identity;
-            let walk = resolve(&event, &self.askable, resolver);
+            let walk = resolve(&event, &self.askable, &mut resolver);
             let node = walk.as_ref().and_then(Walk::found);
             let is_there = node.is_some_and(|node| node.identity == identity || !node.is_watched());
             let Some(file) = self.files.get_mut(&key).filter(|file| file.opened == event.clock)
@@ -287,8 +296,12 @@ impl Retained {
         for (key, file) in self.files.iter_mut().filter(|(_, file)| file.is_to_be_seen) {
             file.is_to_be_seen = false;
             let Some(layered) = &file.layered else { continue };
-            let stamp = file.stamp(key.identity, table);
-            let Some(walk) = resolve(&layered.opening, &self.askable, resolver) else {
+            let mut stamp = file.stamp(key.identity, table);
+            if stamp >= clock {
+                Look { clock, resolver } = begin();
+                stamp = file.stamp(key.identity, table);
+            }
+            let Some(walk) = resolve(&layered.opening, &self.askable, &mut resolver) else {
                 continue;
             };
             let Some(node) =
@@ -371,6 +384,7 @@ impl Retained {
         let changed_ns = if event.stillness.only_times { 0 } else { telling_change_ns(event) };
         let file = self.files.entry(key).or_insert_with(|| {
             table.track(identity.slot());
+            self.openers.insert(event.tgid);
             File {
                 path: path.map(Box::from),
                 is_read_only: false,
@@ -454,6 +468,9 @@ impl Retained {
     /// A process has ended that nobody asks for anything: what it alone had in its memory is
     /// nowhere.
     pub(crate) fn forget_reader(&mut self, process: u32) {
+        if !self.openers.remove(&process) {
+            return;
+        }
         let paths = &mut self.paths;
         self.files.retain(|_, file| {
             let is_gone = file.opener == Some(process);
@@ -462,6 +479,22 @@ impl Retained {
             }
             !is_gone
         });
+    }
+
+    /// A process of the server has ended, or another one has its number. What it had in its memory
+    /// others may have, too, and no process of that number can say otherwise.
+    pub(crate) fn disown(&mut self, process: u32) {
+        if self.openers.remove(&process) {
+            for file in self.files.values_mut().filter(|file| file.opener == Some(process)) {
+                file.opener = None;
+            }
+        }
+    }
+
+    /// Ends of processes may have gone unseen.
+    pub(crate) fn disown_all(&mut self) {
+        self.openers.clear();
+        self.files.values_mut().for_each(|file| file.opener = None);
     }
 
     /// Has the server read a changed file after [`DIRTY_NS_MAX`]? What was kept meanwhile may be of

@@ -321,6 +321,10 @@ fn resolver() -> Resolver {
     Resolver::new(crate::Coverage { ext4: true, ..Default::default() })
 }
 
+fn look(table: &RevisionTable) -> Look {
+    Look { clock: table.advance_clock(), resolver: resolver() }
+}
+
 /// An overlay with `a.php` in its lower layer, in a mount namespace of the test's own.
 struct OnOverlay {
     folder: tempfile::TempDir,
@@ -381,10 +385,10 @@ impl OnOverlay {
 
     /// Is what was opened dirty, once it has been looked at?
     fn is_dirty(&self, retained: &mut Retained) -> bool {
-        retained.verify(&mut resolver(), self.table.clock(), &self.table);
+        retained.verify(&mut || look(&self.table), &self.table);
         // What has changed on the way shows at the first look, and is looked at behind it.
         let _ = retained.is_dirty(&self.table, unknown(), LATER, 0);
-        retained.verify(&mut resolver(), self.table.clock(), &self.table);
+        retained.verify(&mut || look(&self.table), &self.table);
         retained.is_dirty(&self.table, unknown(), LATER, 0)
     }
 
@@ -429,15 +433,48 @@ fn a_file_that_is_copied_up_while_others_are_looked_at_has_changed() {
     // Another file's name comes into the directory.
     overlay.change("upper");
     assert!(has_changed(&mut retained));
-    let (clock, mut resolver) = (overlay.table.clock(), resolver());
-    resolver.resolve(&first).unwrap();
-    // The first half of a copy's coming.
+    // The first file is looked at, and then comes the first half of a copy's coming.
+    let mut begun = look(&overlay.table);
+    begun.resolver.resolve(&first).unwrap();
     overlay.change("upper");
-    retained.verify(&mut resolver, clock, &overlay.table);
-    std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
+    let mut begun = Some(begun);
+    // A new look waits for the other half behind the directory's lock.
+    let mut begin = || {
+        begun.take().unwrap_or_else(|| {
+            std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
+            look(&overlay.table)
+        })
+    };
+    retained.verify(&mut begin, &overlay.table);
+    let text = std::fs::read_to_string(overlay.path("merged/a.php")).unwrap();
+    assert_eq!(text, "new", "there was a second look");
     assert!(has_changed(&mut retained));
     // Looked at once more, it is another file.
     assert!(overlay.is_dirty(&mut retained) && has_changed(&mut retained));
+}
+
+/// Other names come into a directory on the way while files are looked at, as in that for temporary
+/// files: what has not changed is found not to have all the same.
+#[test]
+fn a_change_on_the_way_while_files_are_looked_at_is_looked_at_at_once() {
+    let overlay = OnOverlay::new();
+    let mut retained = Retained::default();
+    retained.observe(&overlay.open(), &overlay.table, unknown());
+    assert!(!overlay.is_dirty(&mut retained));
+    let asked = overlay.table.advance_clock();
+    overlay.change("upper");
+    assert!(retained.has_changed(&overlay.table, asked, LATER));
+    let mut looks = 0;
+    let mut begin = || {
+        looks += 1;
+        let look = look(&overlay.table);
+        if looks == 1 {
+            overlay.change("upper");
+        }
+        look
+    };
+    retained.verify(&mut begin, &overlay.table);
+    assert_eq!((looks, retained.has_changed(&overlay.table, asked, LATER)), (2, false));
 }
 
 #[test]
@@ -564,7 +601,7 @@ fn what_is_gone_at_once_is_known_by_who_has_started_it() {
     let mut is_dirty = || {
         retained.observe(&open(&table), &table, unknown());
         assert!(retained.has_new());
-        retained.verify(&mut resolver(), table.clock(), &table);
+        retained.verify(&mut || look(&table), &table);
         retained.is_dirty(&table, unknown(), LATER, 0)
     };
     assert!(!is_dirty());
