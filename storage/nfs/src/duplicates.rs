@@ -8,8 +8,10 @@
 //! sends a call. A call that is under way has an
 //! entry, too: its repetition waits for the same answer.
 //!
-//! The oldest answers go first when there are too many, or after some minutes. No answer outlasts
-//! the server.
+//! The oldest answers go first when there are too many, or after some minutes. Answers to WRITEs
+//! have room of their own: a client writes more often in a second than it removes or renames in an
+//! hour, and a REMOVE that runs twice says that the file was never there. No answer outlasts the
+//! server.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -63,9 +65,10 @@ pub(crate) struct Duplicates<W> {
 
 #[derive(Debug)]
 struct Shard<W> {
-    entries: HashMap<CallKey, Entry<W>, foldhash::fast::RandomState>,
-    /// Answered ones, oldest first.
-    answered: VecDeque<(CallKey, Instant)>,
+    entries: Entries<W>,
+    /// Answered ones, oldest first: WRITEs, and all others.
+    writes: VecDeque<(CallKey, Instant)>,
+    others: VecDeque<(CallKey, Instant)>,
 }
 
 #[derive(Debug)]
@@ -75,10 +78,15 @@ enum Entry<W> {
 }
 
 impl<W> Duplicates<W> {
-    /// Remembers at most `answers_max` answers, of some 300 bytes each, for `age_max`.
+    /// Remembers at most `answers_max` answers to WRITEs and as many others, of some 300 bytes
+    /// each, for `age_max`.
     #[must_use]
     pub(crate) fn new(answers_max: usize, age_max: Duration) -> Self {
-        let shard = || Shard { entries: HashMap::default(), answered: VecDeque::new() };
+        let shard = || Shard {
+            entries: HashMap::default(),
+            writes: VecDeque::new(),
+            others: VecDeque::new(),
+        };
         Self {
             shards: std::array::from_fn(|_| Mutex::new(shard())),
             hasher: foldhash::quality::RandomState::default(),
@@ -119,9 +127,11 @@ impl<W> Duplicates<W> {
     pub(crate) fn complete(&self, key: CallKey, answer: &[u8], now: Instant) -> Vec<W> {
         let mut shard = self.shard(&key);
         let before = shard.entries.insert(key, Entry::Answered(answer.into()));
-        shard.answered.push_back((key, now));
-        let excess = shard.answered.len().saturating_sub(self.shard_max);
-        shard.forget(excess);
+        let Shard { entries, writes, others } = &mut *shard;
+        let answered = if key.procedure == Procedure::Write { writes } else { others };
+        answered.push_back((key, now));
+        let excess = answered.len().saturating_sub(self.shard_max);
+        forget(entries, answered, excess);
         match before {
             Some(Entry::UnderWay(waiting)) => waiting,
             _ => Vec::new(),
@@ -133,8 +143,11 @@ impl<W> Duplicates<W> {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let is_old = |at: Instant| now.saturating_duration_since(at) > self.age_max;
-            let old = shard.answered.iter().take_while(|&&(_, at)| is_old(at)).count();
-            shard.forget(old);
+            let Shard { entries, writes, others } = &mut *shard;
+            for answered in [writes, others] {
+                let old = answered.iter().take_while(|&&(_, at)| is_old(at)).count();
+                forget(entries, answered, old);
+            }
         }
     }
 
@@ -143,16 +156,19 @@ impl<W> Duplicates<W> {
     pub(crate) fn len(&self) -> usize {
         self.shards
             .iter()
-            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).answered.len())
+            .map(|shard| {
+                let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+                shard.writes.len() + shard.others.len()
+            })
             .sum()
     }
 }
 
-impl<W> Shard<W> {
-    fn forget(&mut self, count: usize) {
-        for (key, _) in self.answered.drain(..count) {
-            self.entries.remove(&key);
-        }
+type Entries<W> = HashMap<CallKey, Entry<W>, foldhash::fast::RandomState>;
+
+fn forget<W>(entries: &mut Entries<W>, answered: &mut VecDeque<(CallKey, Instant)>, count: usize) {
+    for (key, _) in answered.drain(..count) {
+        entries.remove(&key);
     }
 }
 
@@ -205,6 +221,26 @@ mod tests {
         cache.sweep(now + Duration::from_secs(110));
         assert_eq!(cache.len(), 0);
         assert_eq!(cache.admit(key(5, 0), || ()), Admission::Wait, "what is under way stays");
+    }
+
+    #[test]
+    fn writes_push_out_no_other_answer() {
+        let cache: Duplicates<()> = Duplicates::new(SHARDS * 4, Duration::from_secs(100));
+        let now = Instant::now();
+        let run = |key: CallKey| {
+            assert_eq!(cache.admit(key, || ()), Admission::Run);
+            cache.complete(key, b"x", now);
+        };
+        run(key(0, 0));
+        for xid in 1..1000 {
+            run(CallKey { procedure: Procedure::Write, ..key(xid, 0) });
+        }
+        assert_eq!(cache.len(), 5);
+        assert!(matches!(cache.admit(key(0, 0), || ()), Admission::Repeat(_)));
+        let last = CallKey { procedure: Procedure::Write, ..key(999, 0) };
+        assert!(matches!(cache.admit(last, || ()), Admission::Repeat(_)));
+        cache.sweep(now + Duration::from_secs(101));
+        assert_eq!(cache.len(), 0);
     }
 
     #[test]

@@ -49,8 +49,8 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// Files that are kept open at most, with up to three descriptors each. Default 4096.
     pub open_files_max: usize,
-    /// Answers that are remembered for clients that ask again, of some 300 bytes each. Default
-    /// 65,536.
+    /// Answers that are remembered for clients that ask again, of some 300 bytes each: so many to
+    /// WRITEs, and so many others. Default 65,536.
     pub answers_max: usize,
     /// When a connection is not read from, and when it ends because its client takes nothing.
     /// Default: 64 requests under way, 4 MiB to be sent, 64 MiB by all; 60 s.
