@@ -48,7 +48,8 @@ fn unpack(archive: &File, folder: &Path) -> Result<()> {
 
 fn tar(folder: &Path) -> Command {
     let mut command = Command::new("tar");
-    command.args(["--numeric-owner", "--directory"]).arg(folder);
+    // Without a name it might be whatever `TAPE` says.
+    command.args(["--file=-", "--numeric-owner", "--directory"]).arg(folder);
     command
 }
 

@@ -71,15 +71,18 @@ impl Stage {
     /// Requests a page until it is served from the card, and returns what it shows.
     pub(crate) fn warm(&self, path: &str) -> String {
         self.try_warm(path, PATIENCE).unwrap_or_else(|| {
-            let status = common::status(self.nicache.name());
-            let counters = status["counters"].as_object().unwrap();
-            let is_telling = |name: &str| !name.starts_with("bus_") && !name.starts_with("flow");
-            let is_counted = |count: &Value| count.as_u64().is_some_and(|count| count > 0);
-            let told =
-                counters.iter().filter(|(name, count)| is_telling(name) && is_counted(count));
-            let told: Vec<String> = told.map(|(name, count)| format!("{name} {count}")).collect();
-            panic!("{path} is never kept, it shows `{}`: {told:?}", self.get(path))
+            panic!("{path} is never kept, it shows `{}`: {:?}", self.get(path), self.told())
         })
+    }
+
+    /// What is counted by now, for the reader of a failure.
+    pub(crate) fn told(&self) -> Vec<String> {
+        let status = common::status(self.nicache.name());
+        let counters = status["counters"].as_object().unwrap();
+        let is_telling = |name: &str| !name.starts_with("bus_") && !name.starts_with("flow");
+        let is_counted = |count: &Value| count.as_u64().is_some_and(|count| count > 0);
+        let told = counters.iter().filter(|(name, count)| is_telling(name) && is_counted(count));
+        told.map(|(name, count)| format!("{name} {count}")).collect()
     }
 
     /// Requests a page until it is served from the card, and returns it; `None`: it is not within
@@ -137,8 +140,15 @@ impl Stage {
     pub(crate) fn expect_all(&self, path: &str, right: impl Fn(&str) -> bool + Sync, what: &str) {
         let begun = Instant::now();
         let mut client = self.client();
+        let hits = || self.counter("hits_dynamic");
+        let before = hits();
         let first = client.get(path).unwrap().text();
-        assert!(right(&first), "{path}: the first reply is not `{what}`, but `{first}`");
+        assert!(
+            right(&first),
+            "{path}: the first reply is not `{what}`, but `{first}` ({} hits): {:?}",
+            hits() - before,
+            self.told()
+        );
         let before = self.counter("hits_dynamic");
         let (address, right) = (self.address(), &right);
         std::thread::scope(|scope| {
