@@ -35,7 +35,6 @@ mod show;
 pub(crate) mod status;
 mod watch;
 
-use nicache_secret::random_u64;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -57,6 +56,7 @@ use nicache_router::health::{self, Verdict};
 use nicache_router::keep::Keep;
 use nicache_router::kernel::{Kernel, Link};
 use nicache_router::router::window_bytes;
+use nicache_secret::random_u64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -66,6 +66,7 @@ use crate::logs;
 use crate::options::reach;
 use crate::publish::Nft;
 use crate::serve::messages::{CardCounted, FirmwareSetup, FromFirmware, ToFirmware};
+use crate::serve::restarts::Restarts;
 use crate::setup::{MESSAGE_BYTES_MAX, receive_message, send_message};
 use crate::supervisor::children::{Child, OWN_PROGRAM, Role, describe, first_word};
 use crate::supervisor::instance::{Instance, Lock};
@@ -86,10 +87,6 @@ use watch::{Watch, lacks};
 
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);
-/// A child that ends more often than this many times in [`RESTARTS_IN`] is not started again.
-const RESTARTS_MAX: usize = 20;
-/// See [`RESTARTS_MAX`].
-const RESTARTS_IN: Duration = Duration::from_secs(10);
 
 /// Forwards until Ctrl-C or SIGTERM; the status for the shell.
 pub(crate) fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
@@ -147,8 +144,7 @@ struct Forwarding<'a> {
     /// Back ends that are drained, and when what they have is ended: for a forwarder that is
     /// started again.
     drained: BTreeMap<SocketAddr, Instant>,
-    restarts: Vec<Instant>,
-    restarts_all: u64,
+    restarts: Restarts,
     started: Instant,
     place: Place,
     instance: Instance,
@@ -246,8 +242,7 @@ impl<'a> Forwarding<'a> {
             asked: HashMap::new(),
             questions: 0,
             drained: BTreeMap::new(),
-            restarts: Vec::new(),
-            restarts_all: 0,
+            restarts: Restarts::default(),
             started,
             place,
             instance,
@@ -261,7 +256,7 @@ impl<'a> Forwarding<'a> {
             uptime_s: self.started.elapsed().as_secs(),
             forwarder_pid: self.forwarder.pid(),
             card_pid: self.card.pid(),
-            restarts: self.restarts_all,
+            restarts: self.restarts.all(),
             cache_bytes: self.plan.memory.into(),
             fast_path: self.kernel_path.status(&self.ports),
             ports: self.ports.status(&self.card_figures),
@@ -583,17 +578,7 @@ impl<'a> Forwarding<'a> {
     }
 
     fn count_restart(&mut self) -> Result<()> {
-        let now = Instant::now();
-        self.restarts.retain(|at| now.duration_since(*at) < RESTARTS_IN);
-        self.restarts.push(now);
-        self.restarts_all += 1;
-        if self.restarts.len() > RESTARTS_MAX {
-            bail!(
-                "card and forwarder ended {RESTARTS_MAX} times in {} s: see their messages above",
-                RESTARTS_IN.as_secs()
-            );
-        }
-        Ok(())
+        self.restarts.count(Instant::now(), "card and forwarder")
     }
 
     /// Another program's forwarder and card take the places of those at work, as they would if

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nicache_bus::{Attachment, Presence, Window};
 use nicache_fastpath::Maps;
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
+use nicache_port::wait;
 use nicache_router::config::Plan;
 use nicache_router::keep::Keep;
 use nicache_router::kernel::{Kernel, Link};
@@ -19,10 +19,8 @@ use super::messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForward
 use crate::engine::monotonic;
 use crate::logs;
 use crate::serve::channel::Inbox;
+use crate::serve::turns::{Turns, take_turns};
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
-
-/// How many turns pass between two looks at the socket under load.
-const TURNS_PER_LOOK: u32 = 256;
 
 /// Forwards until the supervisor is gone.
 pub(crate) fn execute() -> Result<ExitCode> {
@@ -53,7 +51,8 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromForwarder::Ready, &[])?;
     let ForwarderSetup { links, secret, .. } = setup;
-    Process { router, links, secret }.work(&mut inbox)?;
+    let mut process = Process { router, links, secret, random: fastrand::Rng::new() };
+    take_turns(&mut process, &mut inbox)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -62,57 +61,25 @@ struct Process {
     /// What the configuration was checked with.
     links: Vec<Link>,
     secret: u64,
+    random: fastrand::Rng,
 }
 
-impl Process {
-    fn work(&mut self, inbox: &mut Inbox) -> Result<()> {
-        let mut idle = Idle::new(IdlePolicy::default());
-        let mut pressure = CpuPressure::of_machine();
-        let mut random = fastrand::Rng::new();
-        let mut turns = 0u32;
-        loop {
-            let now = monotonic();
-            turns = turns.wrapping_add(1);
-            let done = match self.router.turn(now, || random.u32(..)) {
-                Ok(done) => done,
-                Err(error) => {
-                    tracing::error!("{error}; waiting for another attachment");
-                    send_message(inbox.socket(), &FromForwarder::Broken, &[])?;
-                    0
-                }
-            };
-            if done > 0 {
-                idle.handle_work(now.0, done);
-                if !turns.is_multiple_of(TURNS_PER_LOOK) {
-                    continue;
-                }
-            } else {
-                idle.set_contended(pressure.is_contended(now.0));
-                let step = idle.poll(now.0);
-                // All work comes from the card, and one on the same processor can only go on when
-                // this one sleeps.
-                let step = if self.router.is_beside_card() { IdleStep::Sleep } else { step };
-                match step {
-                    IdleStep::Again => {
-                        std::hint::spin_loop();
-                        continue;
-                    }
-                    IdleStep::Nap => {
-                        wait(&[], Some(NAP))?;
-                        continue;
-                    }
-                    IdleStep::Sleep => self.sleep(inbox)?,
-                }
-            }
-            match inbox.take::<ToForwarder>() {
-                Ok(None) => {}
-                Ok(Some((message, files))) => self.handle(message, files, inbox.socket())?,
-                Err(error) => {
-                    tracing::debug!("{error:#}");
-                    return Ok(());
-                }
+impl Turns for Process {
+    type Message = ToForwarder;
+
+    fn turn(&mut self, now: Time, supervisor: BorrowedFd<'_>) -> Result<usize> {
+        match self.router.turn(now, || self.random.u32(..)) {
+            Ok(done) => Ok(done),
+            Err(error) => {
+                tracing::error!("{error}; waiting for another attachment");
+                send_message(supervisor, &FromForwarder::Broken, &[])?;
+                Ok(0)
             }
         }
+    }
+
+    fn is_beside_card(&mut self) -> bool {
+        self.router.is_beside_card()
     }
 
     fn sleep(&mut self, inbox: &Inbox) -> Result<()> {
@@ -188,7 +155,9 @@ impl Process {
         }
         Ok(())
     }
+}
 
+impl Process {
     fn set_rules(&mut self, config: &str, now: Time) -> Result<u64, String> {
         let plan =
             Plan::make(config, &self.links, self.secret).map_err(|error| error.to_string())?;

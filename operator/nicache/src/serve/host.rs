@@ -1,6 +1,5 @@
 //! `nicache host`, the host process.
 
-use nicache_secret::random_bytes;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -14,20 +13,20 @@ use nicache_counters::Counter;
 use nicache_host::files::Site;
 use nicache_host::server::{CardLink, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
+use nicache_port::wait;
+use nicache_secret::random_bytes;
+use nicache_tcp::Time;
 
 use super::channel::Inbox;
 use super::messages::{
     CardAddress, CardReport, FromHost, HostReport, HostSetup, LivePath, Present, ToHost,
 };
+use super::turns::{Turns, take_turns};
 use crate::engine::monotonic;
 use crate::logs;
 use crate::options::{CoherenceKind, RouteKind, SegmentationKind};
 use crate::policy::new_policy;
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
-
-/// How many turns pass between two looks at the socket under load.
-const TURNS_PER_LOOK: u32 = 256;
 
 /// Settings of the service; the supervisor lays out host memory by them, too.
 pub(crate) fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
@@ -89,7 +88,7 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromHost::Ready, &[])?;
     let mut host = Host { setup, service };
-    host.work(&mut inbox)?;
+    take_turns(&mut host, &mut inbox)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,51 +97,20 @@ struct Host {
     service: Service,
 }
 
-impl Host {
-    fn work(&mut self, inbox: &mut Inbox) -> Result<()> {
-        let mut idle = Idle::new(IdlePolicy::default());
-        let mut pressure = CpuPressure::of_machine();
-        let mut turns = 0u32;
-        loop {
-            let now = monotonic();
-            let (done, broken) = self.service.turn(now, unix_ns());
-            turns = turns.wrapping_add(1);
-            if let Some((card, error)) = broken {
-                tracing::error!(card, "{error}; waiting for another attachment");
-                send_message(inbox.socket(), &FromHost::Broken { card: card as u16 }, &[])?;
-            }
-            if done > 0 {
-                idle.handle_work(now.0, done);
-                if !turns.is_multiple_of(TURNS_PER_LOOK) {
-                    continue;
-                }
-            } else {
-                idle.set_contended(pressure.is_contended(now.0));
-                let step = idle.poll(now.0);
-                // All work comes from cards, and one on the same processor can only go on when this
-                // one sleeps.
-                let step = if self.service.is_beside_card() { IdleStep::Sleep } else { step };
-                match step {
-                    IdleStep::Again => {
-                        std::hint::spin_loop();
-                        continue;
-                    }
-                    IdleStep::Nap => {
-                        wait(&[], Some(NAP))?;
-                        continue;
-                    }
-                    IdleStep::Sleep => self.sleep(inbox)?,
-                }
-            }
-            match inbox.take::<ToHost>() {
-                Ok(None) => {}
-                Ok(Some((message, files))) => self.handle(message, files, inbox.socket())?,
-                Err(error) => {
-                    tracing::debug!("{error:#}");
-                    return Ok(());
-                }
-            }
+impl Turns for Host {
+    type Message = ToHost;
+
+    fn turn(&mut self, now: Time, supervisor: BorrowedFd<'_>) -> Result<usize> {
+        let (done, broken) = self.service.turn(now, unix_ns());
+        if let Some((card, error)) = broken {
+            tracing::error!(card, "{error}; waiting for another attachment");
+            send_message(supervisor, &FromHost::Broken { card: card as u16 }, &[])?;
         }
+        Ok(done)
+    }
+
+    fn is_beside_card(&mut self) -> bool {
+        self.service.is_beside_card()
     }
 
     fn sleep(&mut self, inbox: &Inbox) -> Result<()> {
@@ -193,7 +161,9 @@ impl Host {
         }
         Ok(())
     }
+}
 
+impl Host {
     fn directory(&self) -> Directory {
         let places = Directory::places_of(u64::from(self.setup.cache_bytes));
         let bytes = u64::from(places) * BLOCK_BYTES;

@@ -8,6 +8,8 @@
 //! host.rs       the host process (offload/host)
 //! messages.rs   what they tell each other
 //! channel.rs    a child's end of the socket
+//! turns.rs      the loop of a process that works with a card: turns, naps, sleep
+//! restarts.rs   when children have ended too often to be started again
 //! report.rs     what `nicache status` shows
 //! sampler.rs    what viewers show
 //! status.rs     the control socket
@@ -24,9 +26,11 @@ pub(crate) mod host;
 pub(crate) mod messages;
 mod ports;
 pub(crate) mod report;
+pub(crate) mod restarts;
 mod sampler;
 mod shared;
 pub(crate) mod status;
+pub(crate) mod turns;
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,6 +66,7 @@ use messages::{
     ToFirmware, ToHost, WatchedFileSystems,
 };
 use report::ServeStatus;
+use restarts::Restarts;
 use sampler::Sampler;
 use shared::Shared;
 use status::StatusServer;
@@ -73,10 +78,6 @@ const START: Duration = Duration::from_secs(60);
 const QUEUE_FRAMES: u32 = 4096;
 /// Between two looks after the witness.
 const OVERSIGHT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
-/// A child that ends more often than this many times in [`RESTARTS_IN`] is not started again.
-const RESTARTS_MAX: usize = 20;
-/// See [`RESTARTS_MAX`].
-const RESTARTS_IN: Duration = Duration::from_secs(10);
 
 /// Serves until Ctrl-C or SIGTERM; the status for the shell.
 pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
@@ -127,7 +128,7 @@ struct Serving<'a> {
     witness: Vec<OwnedFd>,
     /// Who looks after the witness, if there is one.
     overseer: Option<Overseer>,
-    restarts: Vec<Instant>,
+    restarts: Restarts,
     started: Instant,
     shared: Arc<Shared>,
 }
@@ -206,7 +207,7 @@ impl<'a> Serving<'a> {
             fifos,
             witness,
             overseer,
-            restarts: Vec::new(),
+            restarts: Restarts::default(),
             started: Instant::now(),
             shared,
         };
@@ -406,17 +407,8 @@ impl<'a> Serving<'a> {
     }
 
     fn count_restart(&mut self) -> Result<()> {
-        let now = Instant::now();
-        self.restarts.retain(|at| now.duration_since(*at) < RESTARTS_IN);
-        self.restarts.push(now);
         self.shared.count_restart();
-        if self.restarts.len() > RESTARTS_MAX {
-            bail!(
-                "card and host ended {RESTARTS_MAX} times in {} s: see their messages above",
-                RESTARTS_IN.as_secs()
-            );
-        }
-        Ok(())
+        self.restarts.count(Instant::now(), "card and host")
     }
 
     /// Nothing of the old host is believed: it has new memory, and each card a new attachment.
