@@ -248,6 +248,7 @@ impl Stage {
         }
         let mut options: Vec<&str> =
             with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
+        options.extend(common::SMALL_PAGES);
         let relayed = far.as_ref().map(|far| far.option(&format!("relay={FAR}:7400")));
         if let Some(relayed) = &relayed {
             options.extend(["--remote-database", relayed]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nicache_coherence::{RULE_OFF, Rule};
 
-use super::common::{Nicache, inside, private_network, status};
+use super::common::{Nicache, SMALL_PAGES, inside, private_network, status};
 use super::site::Folder;
 use super::wire::{Connection, Reply};
 
@@ -77,7 +77,8 @@ impl Stage {
         private_network();
         let folder = Folder::new();
         let command = command(&folder);
-        let nicache = Nicache::start_with(options, &command, adjust);
+        let options = [options, &SMALL_PAGES].concat();
+        let nicache = Nicache::start_with(&options, &command, adjust);
         Self { folder, nicache, name, traits }
     }
 
