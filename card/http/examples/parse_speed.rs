@@ -1,12 +1,13 @@
 //! Times the operations of the hit path, in nanoseconds per call: `cargo run --release -p
 //! nicache-http --example parse_speed`.
 
+use std::hint::black_box;
+use std::time::Instant;
+
 use nicache_http::{
     DateCache, Follower, Framing, HeadTemplate, HeaderScratch, HttpDate, KeyConfig, Method,
     RequestOutcome, client_class, evaluate, parse_framing, parse_reply, parse_request,
 };
-use std::hint::black_box;
-use std::time::Instant;
 
 const WRK: &[u8] = b"GET /1k.html HTTP/1.1\r\nHost: 10.7.0.2\r\n\r\n";
 

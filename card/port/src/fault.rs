@@ -24,13 +24,13 @@ use std::os::fd::BorrowedFd;
 pub use draw::LaneOf;
 
 use draw::{Draw, WORDS};
+use nicache_random::{SplitMix64, below};
 
 use crate::clock::Clock;
 use crate::frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Offload};
 use crate::gather::{SendError, parts_len};
 use crate::port::{Capabilities, Port};
 use crate::segment::{HEADER_BYTES_MAX, Segments, complete_in_place, network_header};
-use nicache_random::{SplitMix64, below};
 
 /// Frames taken from the port inside at a time.
 const SCRATCH_FRAMES: usize = 16;

@@ -22,10 +22,11 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
+use nicache_checksum::Sum;
+
 use crate::frame::{Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Gso, GsoKind, Offload};
 use crate::gather::{PARTS_MAX, SendError, parts_len};
 use crate::port::Port;
-use nicache_checksum::Sum;
 
 /// Most bytes of headers that the fallback handles: Ethernet with two VLAN tags, IPv6 with
 /// extension headers, TCP with options.

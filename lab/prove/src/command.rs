@@ -8,13 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::time::Timespec;
 
 use crate::editor::{EditError, Editor};
-use nicache_clock::monotonic_ns;
 
 /// Bytes of standard error that an error message repeats.
 const SAID_BYTES_MAX: usize = 300;

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
+
 use crate::log::Log;
 use crate::report::SubjectReport;
 use crate::schedule::Schedule;
-use nicache_clock::monotonic_ns;
 
 /// Why an edit failed.
 pub type EditError = Box<dyn std::error::Error + Send + Sync>;

@@ -8,8 +8,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::history::History;
 use nicache_clock::monotonic_ns;
+
+use crate::history::History;
 
 /// The history, written by one editor.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::thread::{ScopedJoinHandle, scope};
 use std::time::Duration;
 
 use memchr::memmem::{self, Finder};
+use nicache_clock::monotonic_ns;
 
 use crate::check::{PageRule, Route, Rules, SubjectRule};
 use crate::editor::{Changer, EditCount};
@@ -21,7 +22,6 @@ use crate::report::{PageReport, Report, SubjectReport, Tally};
 use crate::schedule::Schedule;
 use crate::sighting::Sightings;
 use crate::warm_up::{Fetched, fetch};
-use nicache_clock::monotonic_ns;
 
 /// How often the end of the run is looked for.
 const LOOK: Duration = Duration::from_millis(5);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use nicache_clock::{monotonic_ns, unix_ns};
 use nicache_reply::{AtClose, Method, WholeReply};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -18,7 +19,6 @@ use crate::excerpt::{beginning, excerpt, whole};
 use crate::page::Chooser;
 use crate::plan::Direct;
 use crate::report::{DESCRIBED_MAX, EditTimes, HeldBack, Tally, Violation};
-use nicache_clock::{monotonic_ns, unix_ns};
 
 /// How often deadlines and the phase are looked at.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
+
 use crate::client::{Asker, Connection, Reply, write_request};
 use crate::content::{Body, inspect};
 use crate::oracle::{Judgement, Observation, judge};
 use crate::report::Report;
 use crate::shared::Shared;
-use nicache_clock::monotonic_ns;
 
 /// A reply is judged this long after its end, so the writer has surely noted the returns
 /// before it.

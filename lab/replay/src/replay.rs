@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
+
 use crate::client::Connection;
 use crate::fetcher::Fetcher;
 use crate::report::Report;
@@ -10,7 +12,6 @@ use crate::shared::{ReplayConfig, ReplayError, Shared};
 use crate::site::Site;
 use crate::trace::Trace;
 use crate::writer::Writer;
-use nicache_clock::monotonic_ns;
 
 /// How often progress is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);

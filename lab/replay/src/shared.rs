@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
 use nicache_random::SplitMix64 as Random;
 
 use crate::oracle::History;
 use crate::site::Site;
 use crate::trace::Trace;
-use nicache_clock::monotonic_ns;
 
 /// How to replay.
 #[derive(Clone, Debug)]

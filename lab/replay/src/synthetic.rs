@@ -1,9 +1,9 @@
 //! A trace without a log: popularity by Zipf's law, sizes log-uniform, as web logs roughly are.
 
+use nicache_random::SplitMix64 as Random;
 use nicache_trace::{Record, Verb};
 
 use crate::trace::Trace;
-use nicache_random::SplitMix64 as Random;
 
 /// What it is like.
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
+use nicache_random::SplitMix64 as Random;
 use rustix::fs::{CWD, OFlags, RenameFlags};
 
 use crate::content::{LINE_BYTES, render};
@@ -21,8 +23,6 @@ use crate::oracle::State;
 use crate::report::Report;
 use crate::shared::{ReplayError, Shared, random_for};
 use crate::site::{make_directory, write_new};
-use nicache_clock::monotonic_ns;
-use nicache_random::SplitMix64 as Random;
 
 /// O_DIRECT wants buffers, offsets and lengths that are multiples of the logical block size.
 const DIRECT_ALIGNMENT: usize = 4096;

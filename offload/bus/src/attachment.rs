@@ -21,11 +21,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use nicache_crossing::{BusClass, BusCounters};
+
 use crate::doorbell::Doorbell;
 use crate::presence::Presence;
 use crate::ring::{Consumer, Producer, ring_words};
 use crate::window::{Window, Words};
-use nicache_crossing::{BusClass, BusCounters};
 
 /// Entries of the ring of commands.
 pub const COMMANDS: usize = 1024;

@@ -35,8 +35,9 @@
 //!
 //! A *generation* says which load of a block of card memory is meant. 0 is none: whatever is there.
 
-use crate::ring::Entry;
 use nicache_crossing::BusClass;
+
+use crate::ring::Entry;
 
 const ADDRESS_BITS: u32 = 40;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;

@@ -5,6 +5,8 @@ mod world;
 
 use std::time::Duration;
 
+use std::net::Ipv4Addr;
+
 use nicache_bus::attachment::{COMMANDS, DONE, FRAMES};
 use nicache_bus::descriptor::Refusal;
 use nicache_bus::{
@@ -12,8 +14,6 @@ use nicache_bus::{
 };
 use nicache_host::server::Broken;
 use nicache_port::{Capabilities, FaultRates};
-use std::net::Ipv4Addr;
-
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Tags, write_headers};
 use nicache_tcp::{Flags, HeadRepr, Seq, checksum};
 use proptest::prelude::*;

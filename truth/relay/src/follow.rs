@@ -4,11 +4,12 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
+
 use crate::channel;
 use crate::key::Key;
 use crate::message::{Event, ToCard, ToRelay};
 use crate::subscriber::{Subscriber, Taken};
-use nicache_clock::monotonic_ns;
 
 /// How long to wait for bytes before looking whether something is to be sent.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -1,8 +1,9 @@
 //! The publisher, shared by the threads of a relay.
 
-use nicache_clock::monotonic_ns;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use nicache_clock::monotonic_ns;
 
 use crate::message::{Event, Step, ToCard, ToRelay};
 use crate::publisher::{CardId, Publisher, PublisherCounters, Session};

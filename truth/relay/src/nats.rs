@@ -16,6 +16,7 @@ use async_nats::jetstream::consumer::push::OrderedConfig;
 use async_nats::jetstream::consumer::{DeliverPolicy, ReplayPolicy};
 use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
 use futures_util::StreamExt;
+use nicache_clock::monotonic_ns;
 
 use crate::envelope::Envelope;
 use crate::follow::{Follower, Structure, take};
@@ -25,7 +26,6 @@ use crate::message::{ToCard, ToRelay};
 use crate::publisher::{CardId, Session};
 use crate::structure::Structures;
 use crate::subscriber::Subscriber;
-use nicache_clock::monotonic_ns;
 
 /// How long to wait for a message before looking whether something is to be sent.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -1,8 +1,9 @@
 //! ARC against figure 4 of Megiddo and Modha 2003 as it stands, for pages, and against lists that
 //! are searched, for objects with sizes and calls in any order.
 
-use crate::twin::{calls, compare, endure_senseless_sizes, request};
 use nicache_policy::{Admission, Arc, Incoming, Key, Occupancy, Policy, Removal, TableFull};
+
+use crate::twin::{calls, compare, endure_senseless_sizes, request};
 use proptest::prelude::*;
 
 /// Figure 4. Pages of size 1, most recently used in front.

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::traces::simulate;
-use crate::twin::{KEYS, calls, compare, endure_senseless_sizes};
 use nicache_policy::{
     Admission, Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, LrfuConfig, Lru,
     Mru, Occupancy, Policy, Popularity, PopularityConfig, Random, Removal, S3Fifo, SecondHit,
     Sieve, TableFull, TwoQ, WTinyLfu,
 };
+
+use crate::traces::simulate;
+use crate::twin::{KEYS, calls, compare, endure_senseless_sizes};
 use proptest::prelude::*;
 
 struct Search {

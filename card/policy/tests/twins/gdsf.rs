@@ -1,11 +1,12 @@
 //! GDSF against a vector that is searched by the formula of Cherkasova 1998.
 
-use crate::traces::simulate;
-use crate::twin::{calls, compare, endure_senseless_sizes};
 use nicache_policy::{
     Admission, Gdsf, GdsfConfig, GdsfCost, Incoming, Key, Lfu, Occupancy, Policy, Removal,
     TableFull,
 };
+
+use crate::traces::simulate;
+use crate::twin::{calls, compare, endure_senseless_sizes};
 use proptest::prelude::*;
 
 struct Formula {

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use crate::twin::{calls, compare, endure_senseless_sizes, request};
 use nicache_policy::{
     Admission, Incoming, Key, Lirs, LirsConfig, Occupancy, Policy, Removal, TableFull,
 };
+
+use crate::twin::{calls, compare, endure_senseless_sizes, request};
 use proptest::prelude::*;
 
 /// S and Q.

@@ -1,11 +1,12 @@
 //! LRFU against a vector whose values are worked out anew for each choice, as Lee et al. 2001
 //! define them.
 
-use crate::traces::simulate;
-use crate::twin::{calls, compare, endure_senseless_sizes};
 use nicache_policy::{
     Admission, Incoming, Key, Lfu, Lrfu, LrfuConfig, Lru, Occupancy, Policy, Removal, TableFull,
 };
+
+use crate::traces::simulate;
+use crate::twin::{calls, compare, endure_senseless_sizes};
 use proptest::prelude::*;
 
 /// What is in memory.

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
-use crate::traces::simulate;
-use crate::twin::{calls, compare, endure_senseless_sizes};
 use nicache_policy::{
     Admission, Incoming, Key, Lru, Occupancy, Policy, Removal, TableFull, WTinyLfu, WTinyLfuConfig,
 };
+
+use crate::traces::simulate;
+use crate::twin::{calls, compare, endure_senseless_sizes};
 use proptest::prelude::*;
 
 /// The parts of the memory.

@@ -13,6 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nicache_clock::{monotonic_ns, thread_cpu_ns};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -24,7 +25,6 @@ use super::report::{ErrorKind, ReplayerReport};
 use super::schedule::{Demand, Next, Schedule};
 use super::socket::Socket;
 use super::watch::Watch;
-use nicache_clock::{monotonic_ns, thread_cpu_ns};
 
 /// Time for the first connection to each target, which is made before the replay and not used.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

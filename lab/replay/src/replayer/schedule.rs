@@ -1,7 +1,8 @@
 //! Which session begins when.
 
-use crate::sessions::Sessions;
 use nicache_random::SplitMix64 as Random;
+
+use crate::sessions::Sessions;
 
 /// What makes a session begin.
 #[derive(Clone, Copy, Debug, PartialEq)]

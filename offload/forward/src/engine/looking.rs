@@ -1,13 +1,14 @@
 //! Frames all of whose bytes are wanted: what only the card has is fetched, and they are looked at
 //! in the order in which they came.
 
+use nicache_tcp::Time;
+
 use super::{Engine, LOOKING_MAX};
 use crate::backend::{Backend, Broken};
 use crate::decision::{Incoming, Moment};
 use crate::forwarder::Forwarder;
 use crate::frame::{Frame, Piece};
 use crate::waiting::WAITING_FOR;
-use nicache_tcp::Time;
 
 impl<B: Backend> Engine<B> {
     /// All bytes of a frame are wanted.

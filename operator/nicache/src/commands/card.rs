@@ -2,7 +2,6 @@
 
 mod pages;
 
-use nicache_secret::random_bytes;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +17,7 @@ use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_port::{Divertible, PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering};
+use nicache_secret::random_bytes;
 use nicache_tcp::isn::IsnKey;
 
 use crate::control::{

@@ -1,6 +1,5 @@
 //! `nicache relay`.
 
-use nicache_secret::random_u64;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nicache_relay::{Door, DoorCounters, Hub, Key, Proxy, Publisher, Step, Structures, serve};
+use nicache_secret::random_u64;
 
 use crate::cli::RelayArgs;
 use crate::logs;

@@ -1,6 +1,5 @@
 //! `nicache watch`, the watcher process.
 
-use nicache_secret::random_u64;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use nicache_coherence::{RecordNumber, RevisionTable};
 use nicache_relay::{Key, Subscriber, follow, follow_bus};
+use nicache_secret::random_u64;
 use nicache_watch::{
     DataFolders, Dependents, Explanation, KernelWatcher, MemberName, Operator, PreloadMemory,
     Registrar, RemoteCounters, RemoteDatabase, SessionFiles, run_watcher,

@@ -1,11 +1,11 @@
 //! The ports of a card, in the order of their numbers, as its supervisor says.
 
-use nicache_secret::random_u64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nicache_port::{Losable, PacketSocket, Port, TapConfig};
+use nicache_secret::random_u64;
 use nicache_xdp::{LinkPort, ProbeSide, ProbeSockets, Rest, XdpError, XdpSocket, probe_link};
 
 use super::messages::PortSetup;

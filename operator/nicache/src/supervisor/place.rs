@@ -6,11 +6,11 @@
 //! and answers for these itself (ARP, neighbor discovery). Programs at the interface take its
 //! frames out.
 
-use nicache_secret::random_bytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
 use nicache_netns::Namespace;
+use nicache_secret::random_bytes;
 use nicache_xdp::Rest;
 
 use super::card_setup::connections_lost_max;

@@ -5,11 +5,11 @@
 //! run as any user, so the files are open to all; but nobody can list the folder above them, and
 //! their own folder's name is random and told to these programs alone.
 
-use nicache_secret::random_bytes;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use nicache_secret::random_bytes;
 use nicache_watch::{PRELOAD_LIBRARY, PRELOAD_VARIABLE};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 

@@ -11,13 +11,13 @@
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 
+use nicache_clock::monotonic_ns;
 use nicache_coherence::{BODY_HASH_BYTES, RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::FileType;
 
 use crate::resolve::resolver::{Node, Permissions, Resolver};
 use crate::resolve::settled::telling_change_ns;
 use crate::witnesses::event::{Identity, LookupEvent};
-use nicache_clock::monotonic_ns;
 
 /// Files that are remembered, of all processes. With more of them those of the process with the
 /// most are forgotten.

@@ -13,9 +13,9 @@
 //! *At rest*: its time has been asked for, so each later change is told at its beginning; and after
 //! that nobody had it open for writing, so no earlier change was still under way.
 
-use nicache_clock::{monotonic_ns, unix_ns};
 use std::collections::HashMap;
 
+use nicache_clock::{monotonic_ns, unix_ns};
 use nicache_coherence::{RevisionTable, Rule, Stamp};
 
 use crate::witnesses::event::{Identity, LookupEvent};

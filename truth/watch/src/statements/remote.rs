@@ -21,6 +21,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use nicache_clock::monotonic_ns;
 use nicache_coherence::{RefusalReason, RevisionTable, SourceSlot, Stamp};
 use nicache_relay::{Event, Follower, Step, Validity};
 use nicache_sql::{Access, Dialect};
@@ -30,7 +31,6 @@ use crate::databases::kinds;
 use crate::statements::databases::Databases;
 use crate::statements::journal::Server;
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
-use nicache_clock::monotonic_ns;
 
 /// A question about the structure that is not answered for so long is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);

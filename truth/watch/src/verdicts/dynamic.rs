@@ -18,6 +18,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use nicache_clock::monotonic_ns;
 use nicache_coherence::{Class, FillRequest, RefusalReason, RevisionTable, Rule};
 use nicache_sql::Access;
 
@@ -38,7 +39,6 @@ use crate::verdicts::reused::{common_root, reuse};
 use crate::witnesses::event::{EventKind, Identity, LookupEvent, Peer};
 use crate::witnesses::history::History;
 use crate::witnesses::witness::Witness;
-use nicache_clock::monotonic_ns;
 
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;

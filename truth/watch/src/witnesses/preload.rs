@@ -18,6 +18,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nicache_clock::monotonic_ns;
 use nicache_coherence::{CONTROL_BYTES, REVISIONS_BYTES, RevisionTable, SourceSlot};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -25,7 +26,6 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::witnesses::event::{EventKind, LookupEvent, Peer, Sent};
 use crate::witnesses::shared_ring::SharedRing;
 use crate::witnesses::witness::{Coverage, Drained, Witness};
-use nicache_clock::monotonic_ns;
 
 /// The library, to be written to a file that the programs may load.
 pub static PRELOAD_LIBRARY: &[u8] =

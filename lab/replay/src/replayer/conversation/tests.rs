@@ -1,10 +1,10 @@
+use nicache_random::SplitMix64 as Random;
+use nicache_trace::{Record, Verb};
 use proptest::prelude::*;
 
 use super::*;
 use crate::content::render;
 use crate::sessions::SessionConfig;
-use nicache_random::SplitMix64 as Random;
-use nicache_trace::{Record, Verb};
 
 use crate::trace::Trace;
 
