@@ -505,8 +505,8 @@ impl<B: Backend> Engine<B> {
         Ok(None)
     }
 
-    /// Sends a packet in pieces. If there is no room for one, the packet is lost, as a piece may be
-    /// on any link; the pieces before it have gone.
+    /// Sends a packet in pieces. If there is no room for one of them, the packet is lost, because
+    /// the receiver needs all of them; the pieces before it have been sent.
     fn send_cut(
         &mut self,
         frame: &Frame,

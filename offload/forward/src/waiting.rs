@@ -1,7 +1,7 @@
 //! Frames that wait for a neighbour's answer, each for a second at most.
 //!
-//! Who does not answer delays nobody else: a few frames may wait for the same neighbour, and where
-//! there is no room for another frame, the oldest of those goes for whom most frames wait.
+//! A neighbour that does not answer delays nobody else: a few frames may wait for the same one.
+//! When all places are taken, the neighbour with the most waiting frames loses its oldest one.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -49,8 +49,9 @@ impl<T> Waiting<T> {
         self.0.pop_front().map(|first| (first.frame, first.until))
     }
 
-    /// Has a frame wait for that neighbour. One for which there is no room, or for whom another one
-    /// has to go, comes back; so does one that has waited long enough.
+    /// Makes a frame wait for that neighbour. Returns a frame that no longer waits: this one, if it
+    /// has waited long enough or enough others wait for the same neighbour; or an older one that
+    /// has made room for it.
     pub(crate) fn add(&mut self, frame: T, hop: Hop, until: Time, now: Time) -> Option<T> {
         if until <= now || self.count(hop) >= FOR_ONE_MAX {
             return Some(frame);

@@ -22,7 +22,7 @@ use serde_json::Value;
 /// One load at a time.
 static LOAD: Mutex<()> = Mutex::new(());
 
-/// A replay, and that there is no other.
+/// A replay, and the lock that keeps others from running at the same time.
 struct Load {
     replay: Child,
     alone: MutexGuard<'static, ()>,
