@@ -50,7 +50,14 @@ impl<W: Port, H: Port> Card<W, H> {
                 _ => Keep::Yes,
             };
         }
-        if !flow.client_fin || flow.held() > 0 || !flow.output_idle() {
+        if !flow.client_fin {
+            return Keep::Yes;
+        }
+        if flow.host.phase == HostPhase::Open {
+            self.hand_fin_to_host(flow);
+            self.pump_host(flow, now);
+        }
+        if flow.held() > 0 || !flow.output_idle() {
             return Keep::Yes;
         }
         match flow.host.phase {

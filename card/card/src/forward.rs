@@ -165,9 +165,17 @@ impl<W: Port, H: Port> Card<W, H> {
         self.pump_host(flow, now);
     }
 
-    /// When the card no longer decides, the client's FIN follows what is held.
-    fn hand_fin_to_host(&mut self, flow: &mut Flow) {
-        if flow.client_fin && flow.phase == Phase::Opaque(None) {
+    /// The client's FIN follows its last byte to the host at once, also while the host owes a
+    /// reply: a server may stop working for a client that has gone.
+    pub(crate) fn hand_fin_to_host(&self, flow: &mut Flow) {
+        let is_last = match flow.phase {
+            Phase::Opaque(None) => true,
+            Phase::Requests => {
+                flow.host_replying() && flow.replies.is_empty() && flow.forwarded >= flow.held()
+            }
+            Phase::Opaque(Some(_)) | Phase::HostHandshake | Phase::CardHandshake => false,
+        };
+        if flow.client_fin && is_last {
             flow.host.sender.enqueue_fin();
         }
     }

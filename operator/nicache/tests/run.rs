@@ -5,7 +5,8 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
 use common::{Nicache, SOON, Site, command, curl, exchange, inside, private_network, seen_client};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType};
@@ -197,4 +198,90 @@ fn settings_from_a_file() {
     assert_eq!(nicache.server(), Ipv4Addr::new(10, 99, 2, 2));
     assert!(nicache.name().starts_with("from-file-"));
     assert_eq!(curl("http://10.99.2.2/page.html"), "hello from nginx\n");
+}
+
+/// What a server sends before somebody leaves.
+const BEGUN: [(&str, &str); 6] = [
+    ("nothing yet", ""),
+    ("half a head", "HTTP/1.1 200 OK\r\nContent-"),
+    ("half a body", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789"),
+    ("one chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n"),
+    ("until it closes", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhi"),
+    ("a whole reply", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"),
+];
+const ASKED: [(&str, &str); 4] = [
+    ("GET", "GET /x HTTP/1.1\r\nHost: x\r\n\r\n"),
+    ("a whole POST", "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"),
+    ("half a POST", "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"),
+    (
+        "another protocol",
+        "GET /x HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ),
+];
+
+/// Sends nothing for as long as the other side has not ended the connection; how it did.
+fn other_end(stream: &mut TcpStream) -> &'static str {
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    match stream.read(&mut [0; 1000]) {
+        Ok(0) => "closed",
+        Ok(_) => "something more",
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => "reset",
+        Err(_) => "open",
+    }
+}
+
+/// A client that leaves does so for the server, too, and a server for its client, whatever is under
+/// way: no work is done for somebody who has gone, and nobody waits for somebody who has.
+fn ends_pass_at_once(handshake: &str) {
+    private_network();
+    // The test's own server stands beside nginx.
+    let site = Site::new();
+    let ports = ["--http-port=80", "--http-port=2525"];
+    let nicache =
+        Nicache::start(&[&["--handshake", handshake], &ports[..]].concat(), &site.command());
+    let address = (nicache.server(), 2525);
+    let listener = inside(nicache.pid("server_pid"), move || TcpListener::bind(address).unwrap());
+    let mut wrong = Vec::new();
+    for ((asked, request), (begun, reply)) in
+        ASKED.iter().flat_map(|asked| BEGUN.map(|begun| (asked, begun)))
+    {
+        for (client_leaves, resets) in [(true, false), (true, true), (false, false), (false, true)]
+        {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
+            // The card may ask for itself meanwhile.
+            let this = client.local_addr().unwrap();
+            let is_client = |stream: &TcpStream| stream.peer_addr().is_ok_and(|from| from == this);
+            let mut server = listener.incoming().map(Result::unwrap).find(is_client).unwrap();
+            server.set_read_timeout(Some(SOON)).unwrap();
+            let case = format!("{asked}, {begun}");
+            server.read_exact(&mut vec![0; request.len()]).expect(&case);
+            server.write_all(reply.as_bytes()).unwrap();
+            client.set_read_timeout(Some(SOON)).unwrap();
+            client.read_exact(&mut vec![0; reply.len()]).expect(&case);
+            let (leaves, mut stays) =
+                if client_leaves { (client, server) } else { (server, client) };
+            if resets {
+                rustix::net::sockopt::set_socket_linger(&leaves, Some(Duration::ZERO)).unwrap();
+            }
+            drop(leaves);
+            let seen = other_end(&mut stays);
+            if seen != if resets { "reset" } else { "closed" } {
+                let who = if client_leaves { "client" } else { "server" };
+                let how = if resets { "resets" } else { "closes" };
+                wrong.push(format!("{case}: the {who} {how}; the other sees: {seen}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn ends_pass_at_once_with_the_server_s_handshake() {
+    ends_pass_at_once("pass-through");
+}
+
+#[test]
+fn ends_pass_at_once_with_the_card_s_handshake() {
+    ends_pass_at_once("card");
 }

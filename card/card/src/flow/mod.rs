@@ -464,7 +464,7 @@ impl Flow {
             // What the card has answered itself moves the splice only when the next request goes to
             // the host.
             && (self.phase != Phase::Requests || self.is_at_splice())
-            // A FIN that the card has acknowledged and keeps until the host's reply has passed.
+            // A FIN that the card has acknowledged and may have kept.
             && !(self.client_fin && self.phase == Phase::Requests)
     }
 
