@@ -2,7 +2,7 @@
 
 use nicache_port::{FrameBuf, Port};
 use nicache_tcp::rst::{self, Verdict};
-use nicache_tcp::{AckInfo, Flags, SackBlocks, Seq, Time, rewrite};
+use nicache_tcp::{AckInfo, Flags, SackBlocks, SegmentHead, Seq, Time, rewrite};
 
 use crate::card::{Card, Keep, request_frame_bytes};
 use crate::challenge::{is_near_window, is_recent};
@@ -134,7 +134,9 @@ impl<W: Port, H: Port> Card<W, H> {
         let outstanding = flow.host.acked.lt(flow.host.rcv_nxt);
         // While the client lacks bytes of the card, what it says is not about the host's.
         let ours_done = flow.replies.is_empty();
-        let repeated = ours_done && outstanding && tcp.payload_len() == 0;
+        // What the host has asked is answered by the client.
+        let is_asked = std::mem::take(&mut flow.host_asks) || outstanding;
+        let repeated = ours_done && is_asked && tcp.payload_len() == 0;
         let opened = ours_done && flow.host_replying() && host_window(flow) != flow.host.window;
         Some(advanced || repeated || opened)
     }
@@ -303,7 +305,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 flow.host.acked = position;
             }
         }
-        if head.flags.fin() && fits {
+        if head.flags.fin() && fits && flow.host.phase == HostPhase::Open {
             flow.client_fin = true;
         }
         if head.flags.ack() && flow.card_speaks() {
@@ -316,13 +318,42 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if flow.host.phase == HostPhase::Open {
             self.pass_client_frame(flow, frame, tcp);
+        } else if !head.flags.rst() {
+            self.hold_for_host(flow, &frame.data()[tcp.payload_at..tcp.end], head, now);
         }
-        // Else the host's side is still being opened: the client sends it again.
         if head.flags.rst() {
             return self.opaque_reset(flow, head.seq, now);
         }
         self.resume_requests(flow);
         self.keep_unless_over(flow, now)
+    }
+
+    /// Keeps what a client sends on an opaque connection while the host's side is being opened.
+    /// What has no room, or is not in order, the client sends again.
+    fn hold_for_host(&mut self, flow: &mut Flow, payload: &[u8], head: &SegmentHead, now: Time) {
+        let end = head.seq + payload.len() as u32 + u32::from(head.flags.fin());
+        if payload.is_empty() && !head.flags.fin() {
+            return;
+        }
+        if head.seq.gt(flow.rcv_nxt) || end.le(flow.rcv_nxt) || flow.client_fin {
+            self.ack_client(flow, now);
+            return;
+        }
+        let fresh = &payload[payload.len().min(flow.rcv_nxt.since(head.seq) as usize)..];
+        if flow.hold.is_none() {
+            flow.hold = self.holds.take();
+        }
+        let taken = flow.hold.as_mut().map_or(0, |hold| hold.append(fresh));
+        flow.forwarded += taken;
+        flow.rcv_nxt += taken as u32;
+        flow.ack_due = flow.ack_due.or(Some(now + DELAYED_ACK));
+        if taken < fresh.len() {
+            self.ack_client(flow, now);
+        } else if head.flags.fin() {
+            flow.rcv_nxt += 1;
+            flow.client_fin = true;
+            self.ack_client(flow, now);
+        }
     }
 
     /// The client resets an opaque connection, or somebody who is not the client. Forgotten, it
@@ -423,7 +454,7 @@ fn is_in_host_window(flow: &Flow, tcp: &TcpFrame) -> bool {
 }
 
 /// Does the client owe the rest of a head? What is held and waits for nobody is not whole.
-fn has_partial_head(flow: &Flow) -> bool {
+pub(crate) fn has_partial_head(flow: &Flow) -> bool {
     flow.phase == Phase::Requests
         && flow.held() > 0
         && flow.forwarded == 0

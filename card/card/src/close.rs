@@ -6,7 +6,7 @@ use nicache_tcp::time_wait::{Answer, Closed};
 use nicache_tcp::{Flags, Seq, Time};
 
 use crate::card::{Card, Keep};
-use crate::client::expected_of_client;
+use crate::client::{expected_of_client, has_partial_head};
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
 use crate::packet::TcpFrame;
@@ -56,6 +56,11 @@ impl<W: Port, H: Port> Card<W, H> {
         if flow.host.phase == HostPhase::Open {
             self.hand_fin_to_host(flow);
             self.pump_host(flow, now);
+        }
+        if has_partial_head(flow) && flow.host.phase != HostPhase::Closing {
+            // Nothing makes it whole now: the host says what it thinks of it.
+            self.make_opaque(flow, None, now);
+            return Keep::Yes;
         }
         if flow.held() > 0 || !flow.output_idle() {
             return Keep::Yes;

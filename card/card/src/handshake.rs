@@ -378,8 +378,8 @@ impl<W: Port, H: Port> Card<W, H> {
         );
         let first = flow.first_held();
         if !head.flags.ack() || head.ack != first {
-            // An acknowledgment of an older incarnation (RFC 9293 section 3.10.7.3): reset it; the
-            // SYN is sent again.
+            // An acknowledgment of an older incarnation (RFC 9293 section 3.10.7.3): reset it, and
+            // send the SYN again, the first time at once.
             if head.flags.ack() && !head.flags.rst() {
                 let reset = HeadRepr {
                     src_port: flow.key.client_port,
@@ -389,6 +389,9 @@ impl<W: Port, H: Port> Card<W, H> {
                     ..Default::default()
                 };
                 self.emit_to_host(flow, &reset);
+                if flow.host.syn_tries == 1 {
+                    self.send_host_syn(flow, now);
+                }
             }
             return Keep::Yes;
         }

@@ -95,8 +95,19 @@ impl<W: Port, H: Port> Card<W, H> {
                 }
                 self.resume_requests(flow);
             } else if head.seq.lt(flow.host.rcv_nxt) {
-                // A keep-alive probe (RFC 9293 section 3.8.4).
-                self.ack_host(flow, SackBlocks::EMPTY);
+                // A keep-alive probe, or one of the client's window (RFC 9293 sections 3.8.4 and
+                // 3.8.6.1). Only the client knows whether it is still there, and its window.
+                if flow.host_replying() && flow.replies.is_empty() {
+                    flow.host_asks = true;
+                    self.pass_host_frame(flow, frame, tcp);
+                } else {
+                    self.ack_host(flow, SackBlocks::EMPTY);
+                }
+            }
+            if flow.phase == Phase::Requests {
+                // The host has now taken what went ahead of the request that is held.
+                self.advance(flow, now);
+                self.pump_client(flow, now);
             }
             return self.keep_unless_over(flow, now);
         }
@@ -490,9 +501,9 @@ impl<W: Port, H: Port> Card<W, H> {
         // While the client has yet to acknowledge bytes of the host, only the host can send them
         // again.
         let all_taken = flow.host.acked.ge(flow.host.rcv_nxt);
-        if !flow.replies.is_empty() || (recent_hit && all_taken) {
-            // The client is being served by the card, and need not know that the host is tired of
-            // waiting.
+        if !flow.replies.is_empty() || ((recent_hit || has_unsent_request(flow)) && all_taken) {
+            // The client is being served by the card, or has asked and the host has not heard it.
+            // It need not know that the host is tired of waiting.
             self.counters.host_ends_absorbed += 1;
             self.count_host_frame(frame, tcp, Tracked::default());
             self.take_host_end(flow, tcp, now);
@@ -573,7 +584,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.ack_host(flow, SackBlocks::EMPTY);
             return Keep::Yes;
         }
-        if flow.phase == Phase::Requests && !flow.replies.is_empty() && !flow.host_replying() {
+        let is_served = !flow.replies.is_empty() || has_unsent_request(flow);
+        if flow.phase == Phase::Requests && is_served && !flow.host_replying() {
             self.count_host_frame(frame, tcp, Tracked::default());
             self.forget_host(flow);
             return self.after_host_is_gone(flow, now);
@@ -606,6 +618,11 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.acked_to_client = flow.acked_to_client.max(until);
         flow.host.sender.resume_at(host_facing);
     }
+}
+
+/// Does the card hold bytes of the client of which the host has none?
+fn has_unsent_request(flow: &Flow) -> bool {
+    flow.held() > 0 && flow.forwarded == 0
 }
 
 /// May a head end within these bytes, the first `known` of which have been looked at? A head ends

@@ -179,7 +179,8 @@ impl<W: Port, H: Port> Card<W, H> {
             return self.config.patience.idle;
         }
         // A host that has closed owes nothing more, whatever it was asked.
-        let is_asked = flow.forwarded > 0 || flow.host_replying();
+        let is_unfollowed = matches!(flow.phase, Phase::Opaque(_)) && flow.client_fin;
+        let is_asked = flow.forwarded > 0 || flow.host_replying() || is_unfollowed;
         let waiting = is_asked && !flow.host.fin_passed || flow.host.phase == HostPhase::SynSent;
         if flow.is_forgettable() || (flow.is_closing() && !waiting) {
             return IDLE_FORGET;

@@ -141,6 +141,8 @@ pub(crate) struct Flow {
     pub acked_to_client: Seq,
     /// The client has sent FIN, and the card has acknowledged it.
     pub client_fin: bool,
+    /// The host has asked the client whether it is there, or for its window.
+    pub host_asks: bool,
     /// The card has sent (or queued) FIN to the client.
     pub card_fin: bool,
     /// Sends replies from card memory, client-facing.
@@ -271,6 +273,7 @@ impl Flow {
             rcv_nxt: Seq(0),
             acked_to_client: Seq(0),
             client_fin: false,
+            host_asks: false,
             card_fin: false,
             sender: sender.clone(),
             out_next: Seq(0),
@@ -400,7 +403,10 @@ impl Flow {
             && match self.phase {
                 Phase::HostHandshake | Phase::CardHandshake => false,
                 Phase::Opaque(None) => true,
-                Phase::Opaque(Some(_)) => is_asked || self.expects_continue,
+                Phase::Opaque(Some(until)) => {
+                    let has_whole = self.host_acked_in.ge(self.splice.in_to_host(until));
+                    is_asked || self.expects_continue || self.host_replying() && has_whole
+                }
                 Phase::Requests => is_asked || self.host_replying() || self.wait.is_some(),
             }
     }

@@ -4,6 +4,7 @@ mod ages;
 mod allocations;
 mod attack;
 mod classes;
+mod ends;
 mod forms;
 mod handshake;
 mod keep_alive;

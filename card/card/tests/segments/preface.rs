@@ -165,6 +165,22 @@ fn a_header_alone_reaches_the_host() {
     answer(&mut script, seq, ack, "other");
 }
 
+#[test]
+fn a_request_that_comes_before_the_host_has_taken_the_header() {
+    let mut script = stored("hello");
+    script.open_another();
+    send(&mut script, &header(ProxyVersion::V1, 9));
+    script.wait(Duration::from_millis(300));
+    let syn = script.take_at_host().remove(0);
+    script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), syn.head.seq + 1, b"");
+    let head = script.take_at_host().pop().expect("the header");
+    assert_eq!(head.payload, header(ProxyVersion::V1, 9));
+    send(&mut script, b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n");
+    script.send_host(Flags::ACK, Seq(500_001), head.end(), b"");
+    let (_, _, got) = host_takes(&mut script, Seq(500_001));
+    assert_eq!(got, b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n");
+}
+
 /// A proxy asks whether the server is there.
 #[test]
 fn a_header_and_the_end() {
