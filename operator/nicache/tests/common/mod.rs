@@ -385,12 +385,27 @@ pub(crate) fn seen_client(url: &str) -> String {
     line.unwrap_or_else(|| panic!("no X-Client in {head}")).trim().to_owned()
 }
 
-/// Sends a line, reads all there is.
+/// Sends a line and the end, reads all there is.
 pub(crate) fn exchange(address: SocketAddr, text: &str) -> String {
-    let mut stream = TcpStream::connect_timeout(&address, SOON).unwrap();
-    stream.set_read_timeout(Some(SOON)).unwrap();
-    stream.write_all(text.as_bytes()).unwrap();
+    let stream = say(address, text);
     stream.shutdown(std::net::Shutdown::Write).unwrap();
+    all_of(stream)
+}
+
+/// Sends a request after which the server closes, reads all there is. A server may take the
+/// client's end for its leave.
+pub(crate) fn ask_once(address: SocketAddr, request: &str) -> String {
+    all_of(say(address, request))
+}
+
+fn say(address: SocketAddr, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect_timeout(&address, SOON).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream
+}
+
+fn all_of(mut stream: TcpStream) -> String {
+    stream.set_read_timeout(Some(SOON)).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

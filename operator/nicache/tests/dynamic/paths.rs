@@ -102,7 +102,7 @@ fn fields_of_an_execution_do_not_count() {
     let mut cases = Cases::default();
     let lines = |stage: &Stage| {
         let request = "GET /numbered.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-        let reply = common::exchange(stage.address(), request).to_lowercase();
+        let reply = common::ask_once(stage.address(), request).to_lowercase();
         ["x-request-id:", "x-runtime:", "server-timing:", "x-kept: yes"]
             .map(|line| reply.contains(line))
     };

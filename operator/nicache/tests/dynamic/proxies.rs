@@ -305,15 +305,15 @@ fn behind_proxies() {
     });
     cases.run("a connection without the header, and one with it where none is understood", || {
         let plain = "GET /all.php HTTP/1.1\r\nHost: hitchv2.example\r\nConnection: close\r\n\r\n";
-        let refused = common::exchange((stage.nicache.server(), PROXY_PORT).into(), plain);
+        let refused = common::ask_once((stage.nicache.server(), PROXY_PORT).into(), plain);
         assert!(!refused.contains("200 OK"), "{refused}");
         let header = "PROXY TCP4 198.18.0.1 198.18.0.2 4711 80\r\n";
         for _ in 0..3 {
-            let refused = common::exchange(stage.address(), &format!("{header}{plain}"));
+            let refused = common::ask_once(stage.address(), &format!("{header}{plain}"));
             assert!(refused.contains("400 Bad Request"), "{refused}");
         }
         let twice = format!("{header}{header}{plain}");
-        let refused = common::exchange((stage.nicache.server(), PROXY_PORT).into(), &twice);
+        let refused = common::ask_once((stage.nicache.server(), PROXY_PORT).into(), &twice);
         assert!(refused.contains("400 Bad Request"), "{refused}");
         // Checks of a proxy's own: nothing, or the header alone.
         for check in ["PROXY UNKNOWN\r\n", "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0", ""] {
