@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use common::{Nicache, SOON, Site, command, curl, exchange, inside, private_network, seen_client};
@@ -274,6 +274,25 @@ fn ends_pass_at_once(handshake: &str) {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    // All of an upload comes before its end, also if nobody waits for anybody.
+    for size in [1, 3000, 200_000] {
+        let head = format!("POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n");
+        let upload = [head.as_bytes(), &vec![b'x'; size]].concat();
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(SOON)).unwrap();
+        client.write_all(&upload).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        server.set_read_timeout(Some(SOON)).unwrap();
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).unwrap();
+        assert!(got == upload, "{} of {} bytes", got.len(), upload.len());
+        server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        drop(server);
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).unwrap();
+        assert_eq!(reply, "HTTP/1.1 204 No Content\r\n\r\n");
+    }
 }
 
 #[test]
