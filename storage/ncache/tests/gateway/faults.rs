@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,6 +75,43 @@ fn an_error_of_a_write_reaches_commit_and_nothing_is_lost() {
             found.len()
         );
     });
+    drop(file);
+    gateway.close();
+}
+
+/// The kernel tells one of two that wait for a file's write-back that it failed. The other one must
+/// see it by the verifier.
+#[test]
+fn whoever_is_not_told_of_an_error_finds_another_verifier() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(128 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let nicache = &*gateway.nicache;
+    let (file, id) = far_file(&gateway);
+    for round in 0..100 {
+        let before = nicache.verifier();
+        write(nicache, &file, 0, &pattern(1, round, 0, 1 << 16));
+        fail_data(&lun, Fault::Failure);
+        let barrier = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let committed = nicache.commit(&file, id);
+                    assert!(committed.is_err() || nicache.verifier() != before, "round {round}");
+                });
+            }
+        });
+        lun.resume();
+        // It puts again what was not written; perhaps it is told of the error, too.
+        let _ = nicache.commit(&file, id);
+    }
+    nicache.commit(&file, id).unwrap();
+    assert!(read(nicache, &file, 0, 1 << 16) == pattern(1, 99, 0, 1 << 16));
+    // The kernel tells everybody of the error once.
+    let _ = rustix::fs::syncfs(gateway.mounted.root());
     drop(file);
     gateway.close();
 }

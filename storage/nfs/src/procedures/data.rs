@@ -88,7 +88,13 @@ impl Request<'_> {
         let change = object.node.begin_change();
         // Asked for before the data go: if it changes meanwhile, the client sends them once more.
         let verifier = self.service.payload.verifier();
-        let done = self.write_to(&object, &write);
+        let done = self.write_to(&object, &write).and_then(|()| {
+            // The kernel tells of a write-back that failed once, and perhaps it told somebody else.
+            // The client writes again.
+            let is_doubtful = write.stability != Stability::Unstable
+                && self.service.payload.verifier() != verifier;
+            if is_doubtful { Err(Status::Jukebox) } else { Ok(()) }
+        });
         let wcc = object.node.end_change(change);
         let status = done.err().unwrap_or(Status::Ok);
         put::u32(out, status as u32);
@@ -149,8 +155,10 @@ impl Request<'_> {
             }
         };
         let look = object.node.begin_look();
-        let verifier = self.service.payload.verifier();
         let done = self.commit_all(&object);
+        // Asked for afterwards: the kernel tells of a write-back that failed once, and perhaps it
+        // told somebody else. Then the verifier is another one already.
+        let verifier = self.service.payload.verifier();
         let wcc = object.node.end_look(look);
         let status = done.err().unwrap_or(Status::Ok);
         put::u32(out, status as u32);

@@ -135,6 +135,23 @@ struct Faulty {
     inner: Arc<dyn Payload>,
     is_lost: AtomicU64,
     fails: AtomicBool,
+    /// Somebody else is told that a write of the file failed, while this one waits.
+    tells_others: AtomicBool,
+}
+
+impl Faulty {
+    fn new() -> Self {
+        Self {
+            inner: original(),
+            is_lost: AtomicU64::new(0),
+            fails: AtomicBool::new(false),
+            tells_others: AtomicBool::new(false),
+        }
+    }
+
+    fn lose(&self) {
+        self.is_lost.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Payload for Faulty {
@@ -156,13 +173,19 @@ impl Payload for Faulty {
         if self.fails.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(28));
         }
+        if self.tells_others.load(Ordering::SeqCst) {
+            self.lose();
+        }
         self.inner.write(file, id, offset, data, stability)
     }
 
     fn commit(&self, file: &File, id: FileId) -> io::Result<()> {
         if self.fails.load(Ordering::SeqCst) {
-            self.is_lost.fetch_add(1, Ordering::SeqCst);
+            self.lose();
             return Err(io::Error::from_raw_os_error(5));
+        }
+        if self.tells_others.load(Ordering::SeqCst) {
+            self.lose();
         }
         self.inner.commit(file, id)
     }
@@ -178,11 +201,7 @@ impl Payload for Faulty {
 
 #[test]
 fn errors_and_lost_writes_are_told() {
-    let payload = Arc::new(Faulty {
-        inner: original(),
-        is_lost: AtomicU64::new(0),
-        fails: AtomicBool::new(false),
-    });
+    let payload = Arc::new(Faulty::new());
     let world = World::with(open_rule(), payload.clone());
     let (mut client, root) = world.mounted();
     let file = client.make_file(&root, "f");
@@ -199,6 +218,26 @@ fn errors_and_lost_writes_are_told() {
     assert_eq!(client.read(&file, 0, 3), Err(Stat::NFS3ERR_IO));
     payload.fails.store(false, Ordering::SeqCst);
     assert_ne!(client.commit(&file).unwrap().verf, second.verf, "the client sends it again");
+}
+
+/// Of two that wait for one file's write-back, the kernel tells one that it failed.
+#[test]
+fn a_loss_that_somebody_else_is_told_of_is_not_taken_for_durable() {
+    let payload = Arc::new(Faulty::new());
+    let world = World::with(open_rule(), payload.clone());
+    let (mut client, root) = world.mounted();
+    let file = client.make_file(&root, "f");
+    let first = client.write(&file, 0, b"abc", stable_how::UNSTABLE).unwrap();
+    payload.tells_others.store(true, Ordering::SeqCst);
+    assert_ne!(client.commit(&file).unwrap().verf, first.verf, "the client sends it again");
+    for stable in [stable_how::DATA_SYNC, stable_how::FILE_SYNC] {
+        let refused = client.write(&file, 0, b"abc", stable).unwrap_err();
+        assert_eq!(refused, Stat::NFS3ERR_JUKEBOX);
+    }
+    let second = client.write(&file, 0, b"abc", stable_how::UNSTABLE).unwrap();
+    payload.tells_others.store(false, Ordering::SeqCst);
+    assert_ne!(client.commit(&file).unwrap().verf, second.verf, "it was lost meanwhile");
+    client.write(&file, 0, b"abc", stable_how::FILE_SYNC).unwrap();
 }
 
 #[test]
