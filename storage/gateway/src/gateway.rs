@@ -313,7 +313,7 @@ impl Gateway {
     /// Why the gateway should end, if it should: it can serve, and yet nobody could rely on it. Ask
     /// about once a second.
     pub fn trouble(&self) -> Option<String> {
-        if let Some(lost) = self.metered.lost() {
+        if let Some(lost) = self.metered.lost_reason() {
             return Some(lost);
         }
         let mounted = self.mounted.as_ref()?;

@@ -80,8 +80,10 @@ impl Metered {
     }
 
     /// Why the unit takes no further commands, if that is so.
-    pub fn lost(&self) -> Option<String> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn lost_reason(&self) -> Option<String> {
+        let told = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // It may be given up while it has no commands.
+        told.or_else(|| self.lun.lost().map(|error| error.to_string()))
     }
 
     fn note<T>(&self, result: Result<T, LunError>) -> Result<T, LunError> {
@@ -136,6 +138,10 @@ impl Lun for Metered {
         self.note(result)
     }
 
+    fn lost(&self) -> Option<LunError> {
+        self.lun.lost()
+    }
+
     fn descriptors(&self) -> Vec<RawFd> {
         self.lun.descriptors()
     }
@@ -157,8 +163,18 @@ mod tests {
         let figures = metered.figures();
         assert_eq!((figures.reads.count, figures.writes.count, figures.flushes.count), (1, 2, 1));
         assert_eq!(
-            (figures.read_bytes, figures.errors, metered.lost()),
+            (figures.read_bytes, figures.errors, metered.lost_reason()),
             (2 * BLOCK_BYTES as u64, 1, None)
         );
+    }
+
+    #[test]
+    fn a_unit_that_is_given_up_without_a_command_is_lost() {
+        let lun = Arc::new(MemoryLun::new(1 << 20));
+        let metered = Metered::new(lun.clone());
+        assert_eq!(metered.lost_reason(), None);
+        lun.give_up();
+        assert!(metered.lost_reason().unwrap().contains("another gateway"));
+        assert!(metered.lost().is_some_and(|error| error.is_final()));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,8 @@ struct Shared {
     submitted: Mutex<Submitted>,
     wake: OwnedFd,
     sessions: AtomicU64,
+    /// Why the unit takes no further commands.
+    lost: OnceLock<LunError>,
 }
 
 #[derive(Default)]
@@ -104,8 +106,8 @@ impl IscsiLun {
         let refused = |reason: String| LunError::Refused { lun: name.clone(), reason };
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| refused(format!("eventfd: {e}")))?;
-        let shared =
-            Arc::new(Shared { submitted: Mutex::default(), wake, sessions: AtomicU64::new(0) });
+        let (submitted, sessions, lost) = (Mutex::default(), AtomicU64::new(0), OnceLock::new());
+        let shared = Arc::new(Shared { submitted, wake, sessions, lost });
         let random = nicache_secret::random_bytes::<10>().map_err(|e| refused(e.to_string()))?;
         let [a, b, c, d, e, f, seed @ ..] = random;
         // A gateway that reserves is the same initiator port after a restart: its new session ends
@@ -224,6 +226,10 @@ impl Lun for IscsiLun {
         self.finish(&self.submit(Operation::Flush)).map(drop)
     }
 
+    fn lost(&self) -> Option<LunError> {
+        self.shared.lost.get().cloned()
+    }
+
     fn descriptors(&self) -> Vec<RawFd> {
         vec![self.shared.wake.as_raw_fd()]
     }
@@ -323,6 +329,10 @@ impl Driver {
                 Some(open) => self.turn(open, &mut queue, &mut sent),
                 None => self.reopen(&mut queue),
             };
+            if let Some(error) = queue.lost() {
+                // Those that give no commands have to know, too: they answer out of memory.
+                self.shared.lost.get_or_init(|| error.clone());
+            }
             deliver(&mut queue);
         }
         if let Some(mut session) = session {

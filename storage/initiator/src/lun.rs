@@ -127,6 +127,12 @@ pub trait Lun: Send + Sync {
     /// SYNCHRONIZE CACHE: makes every write that was complete before durable.
     fn flush(&self) -> Result<(), LunError>;
 
+    /// Why the unit takes no further commands, if that is so. It costs next to nothing to ask, and
+    /// tells also those that give no commands.
+    fn lost(&self) -> Option<LunError> {
+        None
+    }
+
     /// The descriptors that callers' threads use inside the calls above, for threads with a table
     /// of descriptors of their own.
     fn descriptors(&self) -> Vec<RawFd> {

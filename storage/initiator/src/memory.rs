@@ -51,6 +51,7 @@ struct State {
     /// By block, the writes since the last flush.
     volatile: BTreeMap<u64, Vec<Bytes>>,
     faults: Option<Faults>,
+    is_given_up: bool,
     stalled: usize,
     epoch: u64,
     counts: [u64; 3],
@@ -81,6 +82,12 @@ impl MemoryLun {
         state.faults = None;
         state.epoch += 1;
         self.resumed.notify_all();
+    }
+
+    /// Says from now on that another gateway has it. Commands are executed as before, so nobody
+    /// hears of it by them.
+    pub fn give_up(&self) {
+        self.lock().is_given_up = true;
     }
 
     /// Commands that stall now.
@@ -236,6 +243,12 @@ impl Lun for MemoryLun {
             }
         }
         Ok(())
+    }
+
+    fn lost(&self) -> Option<LunError> {
+        let reason = || "another gateway has taken the unit".to_owned();
+        let is_given_up = self.lock().is_given_up;
+        is_given_up.then(|| LunError::Taken { lun: self.name.clone(), reason: reason() })
     }
 }
 

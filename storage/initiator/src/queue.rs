@@ -299,7 +299,15 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.link, Link::Lost(_))
+        self.lost().is_some()
+    }
+
+    /// Why the unit takes no further commands.
+    pub(crate) fn lost(&self) -> Option<&LunError> {
+        match &self.link {
+            Link::Lost(error) => Some(error),
+            Link::Up | Link::Down { .. } => None,
+        }
     }
 
     /// The next command to send.

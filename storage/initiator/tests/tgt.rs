@@ -259,6 +259,30 @@ fn a_unit_may_grow_but_not_shrink() {
     assert!(error.to_string().contains("33554432"), "{error}");
 }
 
+/// Waits until a unit that is asked for nothing says that it was given up.
+fn until_lost(lun: &IscsiLun) -> LunError {
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(error) = lun.lost() {
+            return error;
+        }
+        assert!(std::time::Instant::now() < deadline, "it does not say that it is lost");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whoever answers out of memory gives no commands for hours.
+#[test]
+fn a_unit_that_is_asked_for_nothing_says_that_its_target_stays_away() {
+    let Some(mut unit) = unit(&TargetOptions::default()) else { return };
+    let options = IscsiOptions { patience: Duration::from_millis(700), ..options() };
+    let lun = IscsiLun::open(&unit.target.url().parse().unwrap(), &options).unwrap();
+    assert_eq!(lun.lost(), None);
+    unit.target.kill();
+    let error = until_lost(&lun);
+    assert!(matches!(&error, LunError::Lost { .. }), "{error}");
+}
+
 #[test]
 fn a_target_that_stays_away_fails_closed_with_its_name() {
     let Some(mut unit) = unit(&TargetOptions::default()) else { return };
@@ -325,14 +349,9 @@ fn a_reserved_unit_is_one_gateways_until_another_takes_it_over() {
     // The other machine, when told to; and the one that had it notices although it asks for
     // nothing.
     let second = open("two", 2, true).unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    while !matches!(
-        again.read(0, &mut vec![BytesMut::zeroed(BLOCK_BYTES)]),
-        Err(LunError::Taken { .. })
-    ) {
-        assert!(std::time::Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let error = until_lost(&again);
+    assert!(matches!(&error, LunError::Taken { .. }), "{error}");
+    assert!(matches!(again.flush(), Err(LunError::Taken { .. })));
     write(&second, 4).unwrap();
     assert_eq!(read(&second, 0, 1)[0][..], pattern(0, 4));
     // Its end does not give away what is another's; the owner's end does.

@@ -199,6 +199,11 @@ impl Cache {
 
     /// Fails closed: without the logical unit nobody knows whether what is here is still true.
     pub(crate) fn check_lun(&self) -> io::Result<()> {
+        if !self.is_lost.load(Ordering::Acquire)
+            && let Some(error) = self.lun.lost()
+        {
+            self.handle_lun_error(&error);
+        }
         if self.is_lost.load(Ordering::Acquire) {
             return Err(io::Error::other(format!(
                 "{}: the logical unit was given up",

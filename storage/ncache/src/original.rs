@@ -32,6 +32,7 @@ impl Original {
 
 impl Payload for Original {
     fn read(&self, file: &File, _: FileId, offset: u64, len: u32) -> io::Result<Vec<Extent>> {
+        self.cache.check_lun()?;
         let size = file.metadata()?.len();
         let bytes = u64::from(len).min(size.saturating_sub(offset)) as usize;
         let mut buffer = BytesMut::zeroed(bytes);

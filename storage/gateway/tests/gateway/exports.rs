@@ -98,6 +98,37 @@ fn a_target_that_stays_away_is_told() {
     gateway.close().unwrap_err();
 }
 
+/// Another gateway takes the unit, and clients ask only for what is in memory, so no command is
+/// there to fail.
+#[test]
+fn a_unit_that_is_lost_without_a_command_is_told_and_nothing_is_read_out_of_memory() {
+    if skipped() {
+        return;
+    }
+    for copy in [CopyMode::Nicache, CopyMode::Original] {
+        let lun = std::sync::Arc::new(MemoryLun::new(64 << 20));
+        let gateway = Gateway::start(config_for(lun.clone(), copy, true, &[OPEN])).unwrap();
+        let mut client = caller(gateway.addresses()[0]);
+        let root = client.mount("/data").unwrap();
+        let file = client.create(&root, "file").unwrap();
+        let written = client.write(&file, 0, &pattern(1, 1, 8192), 2).unwrap();
+        assert_eq!(written.status, 0);
+        assert!(client.read(&file, 0, 8192).unwrap().unwrap() == pattern(1, 1, 8192));
+        assert_eq!(gateway.trouble(), None);
+        lun.give_up();
+        let told = gateway.trouble().unwrap();
+        assert!(told.contains("another gateway has taken the unit"), "{told}");
+        let found = client.read(&file, 0, 8192).unwrap().map(|bytes| bytes.len());
+        assert_eq!(found, Err(Status::Io as u32));
+        if copy == CopyMode::Nicache {
+            let again = client.write(&file, 0, &pattern(1, 2, 8192), 0).unwrap();
+            assert_eq!(again.status, Status::Io as u32);
+        }
+        drop(client);
+        gateway.close().unwrap();
+    }
+}
+
 /// Whoever looks at a file waits for the unit, and the gateway is there for others meanwhile.
 #[test]
 fn a_report_waits_for_the_unit_and_the_gateway_does_not() {
