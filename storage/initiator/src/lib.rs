@@ -4,7 +4,8 @@
 //!   from any thread.
 //! * [`IscsiLun`] (`iscsi.rs`) is one on an iSCSI target (RFC 7143), through libiscsi. One thread
 //!   owns the session (`session.rs`); `queue.rs` decides what is sent, sent again, or given up;
-//!   `unflushed.rs` keeps what a target that lost its power would have lost.
+//!   `unflushed.rs` keeps what a target that lost its power would have lost; `proof.rs` knows
+//!   whether a target proved who it is.
 //! * [`ReservationOptions`] (`reservation.rs`) has the target refuse everybody else: persistent
 //!   reservations.
 //! * [`MemoryLun`] (`memory.rs`) is one in memory, with faults and power cuts, for tests.
@@ -21,6 +22,7 @@ mod iscsi;
 mod libiscsi;
 mod lun;
 mod memory;
+mod proof;
 mod queue;
 mod reservation;
 mod sense;

@@ -11,9 +11,11 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_uint, c_void};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::BytesMut;
 
+use crate::proof::{LOGIN_REPLIES, is_proof};
 use crate::queue::Operation;
 use crate::sense::{CANCELLED, GOOD, Sense};
 
@@ -72,6 +74,8 @@ mod raw {
     pub(super) type Callback =
         unsafe extern "C" fn(*mut IscsiContext, c_int, *mut c_void, *mut c_void);
 
+    pub(super) type Log = unsafe extern "C" fn(c_int, *const c_char);
+
     unsafe extern "C" {
         pub(super) fn iscsi_create_context(initiator: *const c_char) -> *mut IscsiContext;
         pub(super) fn iscsi_destroy_context(iscsi: *mut IscsiContext) -> c_int;
@@ -95,6 +99,8 @@ mod raw {
             qualifier: u32,
         ) -> c_int;
         pub(super) fn iscsi_set_noautoreconnect(iscsi: *mut IscsiContext, state: c_int);
+        pub(super) fn iscsi_set_log_level(iscsi: *mut IscsiContext, level: c_int);
+        pub(super) fn iscsi_set_log_fn(iscsi: *mut IscsiContext, log: Log);
         pub(super) fn iscsi_full_connect_async(
             iscsi: *mut IscsiContext,
             portal: *const c_char,
@@ -184,6 +190,7 @@ pub(crate) type Found = (String, Vec<String>);
 enum Event {
     Command { tag: u64, status: c_int },
     Connected { status: c_int },
+    Proven,
     LoggedOut,
     Alive,
     Discovered { targets: Option<Vec<Found>> },
@@ -192,6 +199,21 @@ enum Event {
 thread_local! {
     /// What the callbacks of this thread's contexts were told.
     static EVENTS: RefCell<Vec<Event>> = const { RefCell::new(Vec::new()) };
+}
+
+/// libiscsi makes its messages in one place for the whole process, so one context at a time may
+/// log.
+static LOGGING: Mutex<()> = Mutex::new(());
+
+unsafe extern "C" fn logged(level: c_int, message: *const c_char) {
+    if message.is_null() {
+        return;
+    }
+    // SAFETY: the message is a text that ends in a NUL and stays until this returns: whoever has a
+    // context log holds `LOGGING`.
+    if is_proof(level, unsafe { CStr::from_ptr(message) }.to_bytes()) {
+        EVENTS.with_borrow_mut(|events| events.push(Event::Proven));
+    }
 }
 
 /// Tags of commands fit into a pointer, because they travel as one.
@@ -317,6 +339,8 @@ struct InFlight {
 pub(crate) struct Context {
     iscsi: NonNull<raw::IscsiContext>,
     in_flight: HashMap<u64, InFlight>,
+    /// Whether the target has to prove who it is, until it is logged in.
+    needs_proof: bool,
     is_destroyed: bool,
 }
 
@@ -343,7 +367,8 @@ impl Context {
         // SAFETY: the name is a valid C string, which libiscsi copies.
         let iscsi = NonNull::new(unsafe { raw::iscsi_create_context(initiator.as_ptr()) })
             .ok_or("out of memory")?;
-        let context = Self { iscsi, in_flight: HashMap::new(), is_destroyed: false };
+        let context =
+            Self { iscsi, in_flight: HashMap::new(), needs_proof: false, is_destroyed: false };
         // SAFETY: the context is valid; these calls set numbers in it. 0 is "no digest of headers".
         unsafe {
             raw::iscsi_set_session_type(iscsi.as_ptr(), kind as c_int);
@@ -373,13 +398,18 @@ impl Context {
         })
     }
 
-    /// Mutual CHAP, by which the target proves who it is.
+    /// Mutual CHAP, by which the target proves who it is. libiscsi asks for the proof only if the
+    /// target says that it is in the phase of a login in which it is due, and logs in whatever
+    /// phase the target says it is in. So [`Context::poll_connected`] looks for it.
     pub(crate) fn set_target_credentials(
         &mut self,
         user: &str,
         password: &str,
     ) -> Result<(), String> {
         let (user, password) = (c_string(user)?, c_string(password)?);
+        self.needs_proof = true;
+        // SAFETY: the context is valid. The function takes no pointer of ours.
+        unsafe { raw::iscsi_set_log_fn(self.iscsi.as_ptr(), logged) };
         // SAFETY: the context and the C strings are valid; libiscsi copies them.
         self.check(unsafe {
             raw::iscsi_set_target_username_pwd(
@@ -456,9 +486,22 @@ impl Context {
 
     /// Lets libiscsi read and write. An error ends the session.
     pub(crate) fn service(&mut self, events: i16) -> Result<(), String> {
-        // SAFETY: the context is valid. Every buffer that libiscsi may touch is in `in_flight`, and
-        // callbacks only add to `EVENTS`.
-        self.check(unsafe { raw::iscsi_service(self.iscsi.as_ptr(), c_int::from(events)) })
+        let (iscsi, events) = (self.iscsi.as_ptr(), c_int::from(events));
+        if !self.needs_proof {
+            // SAFETY: the context is valid. Every buffer that libiscsi may touch is in `in_flight`,
+            // and callbacks only add to `EVENTS`.
+            return self.check(unsafe { raw::iscsi_service(iscsi, events) });
+        }
+        let logging = LOGGING.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: as above; and only here does a context log, which the lock allows to one.
+        let result = unsafe {
+            raw::iscsi_set_log_level(iscsi, LOGIN_REPLIES);
+            let result = raw::iscsi_service(iscsi, events);
+            raw::iscsi_set_log_level(iscsi, 0);
+            result
+        };
+        drop(logging);
+        self.check(result)
     }
 
     /// Sends a command. What cannot be sent comes back.
@@ -625,7 +668,15 @@ impl Context {
             Event::Connected { status } => Some(*status),
             _ => None,
         })?;
-        Some(if status == GOOD { Ok(()) } else { Err(self.last_error()) })
+        let needs_proof = std::mem::replace(&mut self.needs_proof, false);
+        let is_proven = take(|event| matches!(event, Event::Proven).then_some(())).is_some();
+        Some(match status {
+            GOOD if needs_proof && !is_proven => {
+                Err("the target did not prove who it is".to_owned())
+            }
+            GOOD => Ok(()),
+            _ => Err(self.last_error()),
+        })
     }
 
     /// The targets, when they are known.

@@ -131,7 +131,7 @@ fn chap_both_ways_and_wrong_secrets() {
         outgoing: Some(account("target", "another-secret-12")),
         ports: Vec::new(),
     };
-    let Some(unit) = unit(&options) else { return };
+    let Some(mut unit) = unit(&options) else { return };
     let mut url: TargetUrl = unit.target.url().parse().unwrap();
     let error = IscsiLun::open(&url, &self::options()).err().unwrap();
     assert!(error.to_string().contains(nicache_target::NAME), "{error}");
@@ -149,7 +149,12 @@ fn chap_both_ways_and_wrong_secrets() {
     );
     url.target_credentials =
         Some(Credentials { user: "target".into(), password: "another-secret-12".into() });
-    IscsiLun::open(&url, &self::options()).unwrap().flush().unwrap();
+    let lun = IscsiLun::open(&url, &self::options()).unwrap();
+    lun.flush().unwrap();
+    // It proves itself in each session.
+    unit.target.restart().unwrap();
+    lun.write(0, &[pattern(0, 1)]).unwrap();
+    assert_eq!(lun.sessions(), 2);
 }
 
 #[test]
