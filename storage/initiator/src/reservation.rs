@@ -127,8 +127,8 @@ pub(crate) enum Judgement {
 pub(crate) struct Claim {
     options: ReservationOptions,
     incarnation: u32,
-    /// What the last session had, and the unit's generation then.
-    held: Option<(ReservationKey, u32)>,
+    /// What the last session had.
+    held: Option<ReservationKey>,
 }
 
 impl Claim {
@@ -144,26 +144,29 @@ impl Claim {
         ReservationKey(u64::from(self.options.identity) << 32 | u64::from(self.incarnation))
     }
 
-    /// `key` is this session's, which is registered already.
-    pub(crate) fn judge(&self, key: ReservationKey, found: Reserved) -> Judgement {
+    /// `key` is this session's; `registered` is the generation after it was registered, if it is.
+    pub(crate) fn judge(
+        &self,
+        key: ReservationKey,
+        found: Reserved,
+        registered: Option<u32>,
+    ) -> Judgement {
         let Some(holder) = found.holder else {
-            return match self.held {
-                // Nobody, after it was ours. A target that forgot everything counts from zero; on
-                // any other somebody has taken it, used the unit, and given it up.
-                Some((_, generation))
-                    if found.generation != 0
-                        && found.generation.wrapping_sub(generation) > REGISTERED =>
-                {
-                    Judgement::Refused("another gateway has had the unit meanwhile".to_owned())
-                }
-                _ => Judgement::Free,
+            // Nobody, perhaps after it was ours. A target that forgot everything counts from zero.
+            // If it has counted anything but this session's registration, somebody may have taken
+            // the unit, used it, and given it up. What it counted before it forgot says nothing.
+            let is_untouched = found.generation == 0 || Some(found.generation) == registered;
+            return if self.held.is_none() || is_untouched {
+                Judgement::Free
+            } else {
+                Judgement::Refused("another gateway may have had the unit meanwhile".to_owned())
             };
         };
         if holder == key {
             return Judgement::Held;
         }
         match self.held {
-            Some((held, _)) if held == holder => Judgement::Preempt(holder),
+            Some(held) if held == holder => Judgement::Preempt(holder),
             Some(_) => Judgement::Refused(format!(
                 "another gateway has taken the unit (its key is {:#018x})",
                 holder.0
@@ -179,13 +182,13 @@ impl Claim {
     }
 
     /// The session has the unit.
-    pub(crate) fn handle_held(&mut self, key: ReservationKey, generation: u32) {
-        self.held = Some((key, generation));
+    pub(crate) fn handle_held(&mut self, key: ReservationKey) {
+        self.held = Some(key);
     }
 
     /// Why the unit is no longer this gateway's; None if it is.
     pub(crate) fn lost(&self, found: Reserved) -> Option<String> {
-        let (held, _) = self.held?;
+        let held = self.held?;
         match found.holder {
             Some(holder) if holder == held => None,
             Some(holder) => {
@@ -204,12 +207,9 @@ impl Claim {
 
     /// The key of the last session that had the unit.
     pub(crate) fn held(&self) -> Option<ReservationKey> {
-        self.held.map(|(key, _)| key)
+        self.held
     }
 }
-
-/// By how much the session's own registration has moved the generation when it looks.
-const REGISTERED: u32 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -228,40 +228,61 @@ mod tests {
         let mut own = claim(7, false);
         let key = own.next_key();
         assert_eq!(key, ReservationKey(7 << 32 | 42));
-        assert_eq!(own.judge(key, reserved(3, None)), Judgement::Free);
-        assert_eq!(own.judge(key, reserved(3, Some(key))), Judgement::Held);
+        assert_eq!(own.judge(key, reserved(3, None), None), Judgement::Free);
+        assert_eq!(own.judge(key, reserved(3, Some(key)), Some(3)), Judgement::Held);
         let stranger = ReservationKey(8 << 32 | 42);
-        assert!(matches!(own.judge(key, reserved(3, Some(stranger))),
+        assert!(matches!(own.judge(key, reserved(3, Some(stranger)), None),
                 Judgement::Refused(why) if why.contains("--take-over")));
         assert_eq!(
-            claim(7, true).judge(key, reserved(3, Some(stranger))),
+            claim(7, true).judge(key, reserved(3, Some(stranger)), None),
             Judgement::Preempt(stranger)
         );
         // The process before this one was killed.
         let earlier = ReservationKey(7 << 32 | 9);
-        assert_eq!(own.judge(key, reserved(3, Some(earlier))), Judgement::Preempt(earlier));
+        assert_eq!(own.judge(key, reserved(3, Some(earlier)), None), Judgement::Preempt(earlier));
     }
 
     #[test]
     fn what_was_taken_meanwhile_is_not_taken_back() {
         let mut own = claim(7, true);
         let first = own.next_key();
-        own.handle_held(first, 5);
+        own.handle_held(first);
         let second = own.next_key();
-        assert_eq!(own.judge(second, reserved(6, Some(first))), Judgement::Preempt(first));
+        assert_eq!(own.judge(second, reserved(6, Some(first)), None), Judgement::Preempt(first));
         // A stranger, another process of the same identity, and one that came and went.
         for holder in [ReservationKey(8 << 32 | 1), ReservationKey(7 << 32 | 1)] {
-            assert!(matches!(own.judge(second, reserved(6, Some(holder))), Judgement::Refused(_)));
+            assert!(matches!(
+                own.judge(second, reserved(6, Some(holder)), None),
+                Judgement::Refused(_)
+            ));
             assert!(own.lost(reserved(6, Some(holder))).is_some());
         }
-        assert!(matches!(own.judge(second, reserved(8, None)), Judgement::Refused(_)));
         assert!(
             own.lost(reserved(8, None)).is_some() && own.lost(reserved(8, Some(first))).is_none()
         );
-        // The target forgot everything, and was told of this session; or it forgot with the
-        // session, and nothing happened since.
-        assert_eq!(own.judge(second, reserved(0, None)), Judgement::Free);
-        assert_eq!(own.judge(second, reserved(6, None)), Judgement::Free);
+    }
+
+    /// Somebody registers and unregisters at a target that has forgotten: it counts two, and gives
+    /// up the reservation without being counted.
+    #[test]
+    fn a_unit_that_nobody_has_is_taken_back_only_if_nobody_can_have_used_it() {
+        for generation in [1, 2, 3, 5, 6, u32::MAX] {
+            let mut own = claim(7, false);
+            let first = own.next_key();
+            own.handle_held(first);
+            let second = own.next_key();
+            let found = reserved(generation, None);
+            assert!(matches!(own.judge(second, found, None), Judgement::Refused(_)));
+            assert!(matches!(
+                own.judge(second, found, Some(generation.wrapping_sub(1))),
+                Judgement::Refused(_)
+            ));
+            // Nothing but this session's registration has happened since.
+            assert_eq!(own.judge(second, found, Some(generation)), Judgement::Free);
+            // Before the first session it does not matter who has used it.
+            assert_eq!(claim(7, false).judge(second, found, None), Judgement::Free);
+            assert_eq!(own.judge(second, reserved(0, None), None), Judgement::Free);
+        }
     }
 
     #[test]

@@ -98,6 +98,8 @@ impl Session {
     /// Reserves the unit, or finds that it is another's.
     fn claim(&mut self, claim: &mut Claim, deadline: Instant) -> Result<(), OpenError> {
         let key = claim.next_key();
+        // The unit's generation when the key was registered.
+        let mut registered = None;
         for _ in 0..CLAIM_ATTEMPTS {
             let found = match self.read_reservation(deadline)? {
                 Some(found) => found,
@@ -111,9 +113,9 @@ impl Session {
                     return Ok(());
                 }
             };
-            let step = match claim.judge(key, found) {
+            let step = match claim.judge(key, found, registered) {
                 Judgement::Held => {
-                    claim.handle_held(key, found.generation);
+                    claim.handle_held(key);
                     return Ok(());
                 }
                 Judgement::Refused(reason) => {
@@ -131,7 +133,9 @@ impl Session {
             }
             // If this session had the reservation, it has it with the new key now. What is refused
             // is looked at anew.
-            if self.read_reservation(deadline)?.is_none_or(|found| found.holder != Some(key)) {
+            let after = self.read_reservation(deadline)?;
+            registered = after.map(|after| after.generation);
+            if after.is_none_or(|after| after.holder != Some(key)) {
                 let is_done = self.order(step, deadline)?;
                 if let Out::Preempt { key, victim, .. } = step
                     && !is_done

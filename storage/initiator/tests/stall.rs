@@ -1,10 +1,10 @@
-//! A target that answers some commands and not others: Debian's tgtd behind a relay that keeps
-//! answers back.
+//! A target that answers some commands and not others, or is away for one gateway alone: Debian's
+//! tgtd behind a relay that keeps answers back and cuts the link.
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ struct Held {
     /// The commands whose answers are kept back.
     command: Option<u8>,
     answers: usize,
+    is_cut: bool,
+    connections: Vec<TcpStream>,
 }
 
 #[derive(Default)]
@@ -39,6 +41,19 @@ impl Relay {
         self.changed.notify_all();
     }
 
+    /// Ends all connections, and takes no further ones.
+    fn cut(&self) {
+        let mut held = self.held.lock().unwrap();
+        held.is_cut = true;
+        for connection in held.connections.drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn mend(&self) {
+        self.held.lock().unwrap().is_cut = false;
+    }
+
     fn until_held(&self) {
         let held = self.held.lock().unwrap();
         let limit = Duration::from_secs(100);
@@ -50,6 +65,13 @@ impl Relay {
     fn serve(self: &Arc<Self>, listener: &TcpListener) {
         while let Ok((client, _)) = listener.accept() {
             let Ok(target) = TcpStream::connect("127.0.0.1:3260") else { continue };
+            {
+                let mut held = self.held.lock().unwrap();
+                if held.is_cut {
+                    continue;
+                }
+                held.connections.extend([client.try_clone().unwrap(), target.try_clone().unwrap()]);
+            }
             let tasks = Arc::<Mutex<HashSet<[u8; 4]>>>::default();
             let (from, to) = (client.try_clone().unwrap(), target.try_clone().unwrap());
             let (relay, known) = (Arc::clone(self), Arc::clone(&tasks));
@@ -73,7 +95,7 @@ impl Relay {
                 break;
             }
         }
-        let _ = to.shutdown(std::net::Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
     }
 
     fn pass_answers(
@@ -97,7 +119,7 @@ impl Relay {
                 break;
             }
         }
-        let _ = to.lock().unwrap().shutdown(std::net::Shutdown::Both);
+        let _ = to.lock().unwrap().shutdown(Shutdown::Both);
     }
 }
 
@@ -173,4 +195,28 @@ fn a_write_that_is_never_answered_gives_the_unit_up_although_looks_are_answered(
     let error = result.recv_timeout(Duration::from_secs(100)).unwrap().unwrap_err();
     assert!(matches!(&error, LunError::Lost { .. }), "{error}");
     assert!(error.to_string().contains("does not answer a write"), "{error}");
+}
+
+/// A gateway is cut off, and its target loses its power. Another one comes, uses the unit and goes,
+/// so nobody has the unit, and what this one would write again is older than what is there.
+#[test]
+fn a_unit_that_another_gateway_used_and_left_is_not_taken_back() {
+    let reserved = |machine: &str, identity| IscsiOptions {
+        initiator: format!("iqn.2026-11.org.nicache:{machine}"),
+        reservation: Some(ReservationOptions { identity, take_over: false }),
+        ..IscsiOptions::default()
+    };
+    let Some((mut target, folder, relay, first)) = unit(&reserved("one", 1)) else { return };
+    first.write(0, &[block()]).unwrap();
+    relay.cut();
+    target.restart().unwrap();
+    let second = IscsiLun::open(&target.url().parse().unwrap(), &reserved("two", 2)).unwrap();
+    second.write(0, &[Bytes::from(vec![8; BLOCK_BYTES])]).unwrap();
+    second.flush().unwrap();
+    drop(second);
+    relay.mend();
+    let error = first.write(0, &[block()]).unwrap_err();
+    assert!(matches!(&error, LunError::Taken { .. }), "{error}");
+    let image = std::fs::read(folder.path().join("unit")).unwrap();
+    assert!(image[..BLOCK_BYTES].iter().all(|byte| *byte == 8));
 }
