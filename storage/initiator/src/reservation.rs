@@ -21,6 +21,10 @@ impl ReservationKey {
     fn identity(self) -> u32 {
         (self.0 >> 32) as u32
     }
+
+    fn incarnation(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 /// How a unit is reserved.
@@ -166,7 +170,7 @@ impl Claim {
             return Judgement::Held;
         }
         match self.held {
-            Some(held) if held == holder => Judgement::Preempt(holder),
+            Some(held) if self.is_since(held, holder) => Judgement::Preempt(holder),
             Some(_) => Judgement::Refused(format!(
                 "another gateway has taken the unit (its key is {:#018x})",
                 holder.0
@@ -179,6 +183,13 @@ impl Claim {
                 holder.0
             )),
         }
+    }
+
+    /// Whether a key is that of the last session that had the unit, or of one that was begun later:
+    /// it may have taken the unit and ended before it heard so.
+    fn is_since(&self, held: ReservationKey, key: ReservationKey) -> bool {
+        let age = |incarnation: u32| incarnation.wrapping_sub(held.incarnation());
+        self.is_own(key) && age(key.incarnation()) <= age(self.incarnation)
     }
 
     /// The session has the unit.
@@ -260,6 +271,30 @@ mod tests {
         assert!(
             own.lost(reserved(8, None)).is_some() && own.lost(reserved(8, Some(first))).is_none()
         );
+    }
+
+    /// A session takes the unit and ends before it is answered.
+    #[test]
+    fn what_a_session_took_that_never_heard_of_it_is_this_gateways() {
+        // Also when incarnations begin anew.
+        for seed in [41, u32::MAX - 2] {
+            let mut own = Claim::new(ReservationOptions { identity: 7, take_over: false }, seed);
+            let before = own.next_key();
+            let held = own.next_key();
+            own.handle_held(held);
+            let (unheard, current) = (own.next_key(), own.next_key());
+            for holder in [held, unheard] {
+                let found = reserved(6, Some(holder));
+                assert_eq!(own.judge(current, found, None), Judgement::Preempt(holder));
+            }
+            // Other processes of the same identity, and other gateways with the same incarnation.
+            let strangers =
+                [before, ReservationKey(current.0 + 1000), ReservationKey(unheard.0 ^ 1 << 32)];
+            for holder in strangers {
+                let judged = own.judge(current, reserved(6, Some(holder)), None);
+                assert!(matches!(judged, Judgement::Refused(_)), "{holder:x?}");
+            }
+        }
     }
 
     /// Somebody registers and unregisters at a target that has forgotten: it counts two, and gives

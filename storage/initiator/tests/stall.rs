@@ -14,16 +14,18 @@ use nicache_initiator::{
 };
 use nicache_target::{NAME, Target, TargetOptions};
 
-const SYNCHRONIZE_CACHE: u8 = 0x35;
-const WRITE: u8 = 0x8A;
+/// Beginnings of commands.
+const SYNCHRONIZE_CACHE: &[u8] = &[0x35];
+const WRITE: &[u8] = &[0x8A];
+const PREEMPT: &[u8] = &[0x5F, 0x04];
 /// Opcodes of PDUs (RFC 7143, section 11.2.1.2).
 const SCSI_COMMAND: u8 = 0x01;
 const SCSI_RESPONSE: u8 = 0x21;
 
 #[derive(Default)]
 struct Held {
-    /// The commands whose answers are kept back.
-    command: Option<u8>,
+    /// How the commands begin whose answers are kept back.
+    command: Option<&'static [u8]>,
     answers: usize,
     is_cut: bool,
     connections: Vec<TcpStream>,
@@ -36,7 +38,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn set(&self, command: Option<u8>) {
+    fn set(&self, command: Option<&'static [u8]>) {
         self.held.lock().unwrap().command = command;
         self.changed.notify_all();
     }
@@ -88,7 +90,9 @@ impl Relay {
         tasks: &Mutex<HashSet<[u8; 4]>>,
     ) {
         while let Ok(pdu) = read_pdu(&mut from) {
-            if pdu[0] & 0x3F == SCSI_COMMAND && Some(pdu[32]) == self.held.lock().unwrap().command {
+            let held = self.held.lock().unwrap().command;
+            if pdu[0] & 0x3F == SCSI_COMMAND && held.is_some_and(|held| pdu[32..].starts_with(held))
+            {
                 tasks.lock().unwrap().insert(task(&pdu));
             }
             if to.write_all(&pdu).is_err() {
@@ -195,6 +199,23 @@ fn a_write_that_is_never_answered_gives_the_unit_up_although_looks_are_answered(
     let error = result.recv_timeout(Duration::from_secs(100)).unwrap().unwrap_err();
     assert!(matches!(&error, LunError::Lost { .. }), "{error}");
     assert!(error.to_string().contains("does not answer a write"), "{error}");
+}
+
+/// The link breaks while a new session takes the unit from the one before, and once more.
+#[test]
+fn a_session_that_never_heard_that_it_took_the_unit_does_not_end_the_gateway() {
+    let reservation = Some(ReservationOptions { identity: 1, take_over: false });
+    let options = IscsiOptions { reservation, ..IscsiOptions::default() };
+    let Some((_target, _folder, relay, lun)) = unit(&options) else { return };
+    relay.set(Some(PREEMPT));
+    relay.cut();
+    relay.mend();
+    relay.until_held();
+    relay.cut();
+    relay.set(None);
+    relay.mend();
+    lun.write(0, &[block()]).unwrap();
+    assert_eq!((lun.sessions(), lun.lost()), (2, None));
 }
 
 /// A gateway is cut off, and its target loses its power. Another one comes, uses the unit and goes,
