@@ -6,6 +6,7 @@
 //! say what the target still has. In a new session, what the old one completed without a flush is
 //! written again before anything else (`unflushed.rs`); so also after a flush that failed, because
 //! the target may have dropped what it could not write, and after a target said that it was reset.
+//! Reads and flushes that were at the target then are sent again.
 //!
 //! A unit may also answer some commands and not others, because its storage hangs and its network
 //! does not. So each command has an age: how long it has been at the target, in all of its sessions
@@ -138,8 +139,9 @@ pub(crate) struct Queue<T> {
     own_flush: bool,
     /// One at a time: if one fails, what another of the same time said is worth nothing.
     flush_sent: bool,
-    /// The target forgot something while that flush was with it: its success says nothing.
-    flush_void: bool,
+    /// The target forgot something while the flights up to this number were with it: what a read
+    /// among them gave may lack what was acknowledged, and the success of a flush says nothing.
+    void_through: u64,
     unflushed: Unflushed,
     finished: VecDeque<Finished<T>>,
 }
@@ -163,7 +165,7 @@ impl<T> Queue<T> {
             write_bytes_sent: 0,
             own_flush: false,
             flush_sent: false,
-            flush_void: false,
+            void_through: 0,
             unflushed: Unflushed::new(),
             finished: VecDeque::new(),
         }
@@ -217,11 +219,12 @@ impl<T> Queue<T> {
         if !is_over && command.flown >= self.limits.patience {
             self.lose(no_answer(command.operation.name()));
         }
-        let mut is_void = false;
         if matches!(command.operation, Operation::Flush) {
             self.flush_sent = false;
-            is_void = std::mem::take(&mut self.flush_void);
         }
+        // A write is kept until a later flush covers it, whenever it was executed.
+        let is_void = command.number <= self.void_through
+            && !matches!(command.operation, Operation::Write { .. });
         match verdict {
             Verdict::Done if is_void => self.repeat(command, None),
             Verdict::Done => self.complete(command),
@@ -243,7 +246,7 @@ impl<T> Queue<T> {
     /// The target may have lost what it acknowledged since the last flush.
     pub(crate) fn handle_forgot(&mut self) {
         self.replay_due = true;
-        self.flush_void = self.flush_sent;
+        self.void_through = self.next_number;
     }
 
     /// Gives up what has waited too long for a session, or for an answer.
@@ -454,7 +457,7 @@ impl<T> Queue<T> {
             return;
         }
         if matches!(command.operation, Operation::Flush) {
-            self.replay_due = true;
+            self.handle_forgot();
         }
         if matches!(command.origin, Origin::Own) {
             self.fail_writes(reason);

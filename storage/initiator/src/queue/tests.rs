@@ -151,6 +151,38 @@ fn a_reset_inside_a_session_has_the_unflushed_written_again() {
     assert!(matches!(queue.poll_finished(), Some((2, _, Ok(())))));
 }
 
+/// Of two reads at a target that was reset, the first is told, and the second one finds the block
+/// without the write that was acknowledged.
+#[test]
+fn what_a_read_found_at_a_target_that_had_forgotten_is_not_believed() {
+    let forgot = Verdict::Forgot("reset".into());
+    for first in [forgot, Verdict::Failed("medium error".into())] {
+        let (mut queue, now) = up();
+        queue.handle_command(write(0, 1), 1);
+        let command = queue.poll_command(now).unwrap();
+        queue.handle_answer(command, Verdict::Done, now);
+        assert!(matches!(queue.poll_finished(), Some((1, _, Ok(())))));
+        queue.handle_command(Operation::Flush, 2);
+        let read = || Operation::Read { offset: 0, buffers: Vec::new() };
+        queue.handle_command(read(), 3);
+        let (flush, old) = (queue.poll_command(now).unwrap(), queue.poll_command(now).unwrap());
+        queue.handle_answer(flush, first, now);
+        queue.poll_finished();
+        queue.handle_command(read(), 4);
+        queue.handle_answer(old, Verdict::Done, now);
+        assert!(queue.poll_finished().is_none());
+        let replay = queue.poll_command(now).unwrap();
+        assert!(matches!(&replay.operation, Operation::Write { data, .. } if data[0][0] == 1));
+        assert!(queue.poll_command(now).is_none());
+        queue.handle_answer(replay, Verdict::Done, now);
+        for caller in [3, 4] {
+            let read = queue.poll_command(now).unwrap();
+            queue.handle_answer(read, Verdict::Done, now);
+            assert!(matches!(queue.poll_finished(), Some((found, _, Ok(()))) if found == caller));
+        }
+    }
+}
+
 #[test]
 fn what_no_flush_has_covered_is_bounded_while_a_flush_takes_its_time() {
     for is_busy in [false, true] {
@@ -344,6 +376,8 @@ proptest::proptest! {
         let mut busy: HashSet<u64> = HashSet::new();
         let mut blocks: HashMap<u32, u64> = HashMap::new();
         let mut durable: HashMap<u64, u8> = HashMap::new();
+        // What reads of blocks that nobody writes must find.
+        let mut expected: HashMap<u32, (u64, u8)> = HashMap::new();
         for caller in 0..300_u32 {
             now += PAUSE;
             match random.u32(0..10) {
@@ -376,13 +410,23 @@ proptest::proptest! {
                     target.cache.clear();
                     target.was_reset = true;
                 }
+                8 => {
+                    let block = random.u64(0..8);
+                    if busy.insert(block) {
+                        let (offset, buffers) =
+                            (block * BLOCK_BYTES as u64, vec![BytesMut::zeroed(1)]);
+                        queue.handle_command(Operation::Read { offset, buffers }, caller);
+                        let byte = written.get(&block).map_or(0, |written| written.0);
+                        expected.insert(caller, (block, byte));
+                    }
+                }
                 _ => {}
             }
             while let Some(command) = queue.poll_command(now) {
                 flying.push(command);
             }
             for _ in 0..random.usize(0..4).min(flying.len()) {
-                let command = flying.swap_remove(random.usize(..flying.len()));
+                let mut command = flying.swap_remove(random.usize(..flying.len()));
                 let verdict = match random.u32(0..12) {
                     _ if std::mem::take(&mut target.was_reset) => Verdict::Forgot("reset".into()),
                     0 => Verdict::Again,
@@ -394,21 +438,31 @@ proptest::proptest! {
                     _ => Verdict::Done,
                 };
                 if verdict == Verdict::Done {
-                    match &command.operation {
+                    match &mut command.operation {
                         Operation::Write { offset, data } => {
                             for (i, piece) in data.iter().enumerate() {
                                 target
                                     .cache
-                                    .insert(offset / BLOCK_BYTES as u64 + i as u64, piece[0]);
+                                    .insert(*offset / BLOCK_BYTES as u64 + i as u64, piece[0]);
                             }
                         }
                         Operation::Flush => target.stable.extend(target.cache.drain()),
-                        Operation::Read { .. } => {}
+                        Operation::Read { offset, buffers } => {
+                            let block = *offset / BLOCK_BYTES as u64;
+                            let found =
+                                target.cache.get(&block).or_else(|| target.stable.get(&block));
+                            buffers[0][0] = found.copied().unwrap_or(0);
+                        }
                     }
                 }
                 queue.handle_answer(command, verdict, now);
-                while let Some((caller, _, result)) = queue.poll_finished() {
-                    if let Some(block) = blocks.remove(&caller) {
+                while let Some((caller, operation, result)) = queue.poll_finished() {
+                    if let Some((block, byte)) = expected.remove(&caller) {
+                        proptest::prop_assert!(result.is_ok());
+                        busy.remove(&block);
+                        let Operation::Read { buffers, .. } = operation else { unreachable!() };
+                        proptest::prop_assert_eq!(buffers[0][0], byte, "block {}", block);
+                    } else if let Some(block) = blocks.remove(&caller) {
                         proptest::prop_assert!(result.is_ok());
                         busy.remove(&block);
                         written.get_mut(&block).unwrap().1 = true;
