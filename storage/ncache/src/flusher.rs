@@ -171,11 +171,20 @@ impl Shared {
 
     fn write_back(&self, id: FileId, file: &File) {
         let literals = self.cache.index().literals_of(id);
-        if let Err(error) = write_back(file, 0, 0, Wait::Yes) {
-            // The kernel takes the pages for lost. Their payload is here, so their keys go into the
-            // file again; clients send again, too.
+        let written = write_back(file, 0, 0, Wait::Yes);
+        if let Err(error) = &written {
             self.cache.change_verifier();
             tracing::warn!("inode {}: write-back: {error}", id.inode);
+        }
+        // The kernel tells of an error once, and perhaps the file was locked then, or somebody else
+        // was told.
+        let is_lost = {
+            let index = self.cache.index();
+            index.has_failed(id) && !index.keys_of(id).is_empty()
+        };
+        if written.is_err() || is_lost {
+            // The kernel takes the pages for lost. Their payload is here, so their keys go into the
+            // file again; clients send again, too.
             if let Some(_lock) = self.locks.try_write(id)
                 && let Err(error) = put_again(&self.cache, file, id)
             {

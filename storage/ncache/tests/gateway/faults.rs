@@ -116,6 +116,62 @@ fn whoever_is_not_told_of_an_error_finds_another_verifier() {
     gateway.close();
 }
 
+/// Write-back fails while somebody reads the file, so its keys cannot be put again at once. They
+/// are later, although no client ever commits, and the payload is no longer pinned.
+#[test]
+fn what_was_not_written_under_a_lock_is_written_later() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(128 << 20));
+    let options = CacheOptions { dirty_bytes_max: 16 * BLOCK, ..CacheOptions::default() };
+    let gateway = Gateway::new(lun.clone(), options, true);
+    let nicache = &*gateway.nicache;
+    let (file, id) = far_file(&gateway);
+    let (cold, data) = (pattern(1, 1, 512 << 10, BLOCK), pattern(1, 2, 0, 16 * BLOCK));
+    write(nicache, &file, 512 << 10, &cold);
+    nicache.commit(&file, id).unwrap();
+    gateway.cache.evict_all();
+    write(nicache, &file, 0, &data);
+    let verifier = nicache.verifier();
+    lun.set_faults(|kind, offset, _| match kind {
+        _ if offset < 48 << 20 => None,
+        Kind::Read => Some(Fault::Stall),
+        Kind::Write => Some(Fault::Failure),
+        Kind::Flush => None,
+    });
+    // One more dirty block is too many.
+    let (other, _) = gateway.open("other");
+    let press = || write(nicache, &other, 0, &pattern(2, 1, 0, BLOCK));
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(std::time::Instant::now() < deadline, "{what}: {:?}", gateway.cache.figures());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(read(nicache, &file, 512 << 10, BLOCK) == cold));
+        until("the file is read", &|| lun.stalled() > 0);
+        press();
+        until("a write fails", &|| nicache.verifier() != verifier);
+        // The flusher is told, and finds the file locked.
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(gateway.cache.figures().dirty_chunks >= 16);
+        lun.resume();
+    });
+    until("the payload is pinned", &|| {
+        press();
+        gateway.cache.figures().dirty_chunks <= 1
+    });
+    gateway.cache.evict_all();
+    assert!(read(nicache, &file, 0, data.len()) == data);
+    // The kernel tells everybody of the error once.
+    let _ = rustix::fs::syncfs(gateway.mounted.root());
+    drop((file, other));
+    gateway.close();
+}
+
 #[test]
 fn an_error_of_a_flush_reaches_commit() {
     if skipped() {
