@@ -45,6 +45,11 @@ pub enum CredentialsError {
         "{0}: write USER:PASSWORD, and on a second line the target's USER:PASSWORD if it has to prove itself"
     )]
     Form(String),
+    /// One secret for both directions lets somebody else answer for the target.
+    #[error(
+        "{0}: the target's password is the initiator's, too; CHAP in both directions needs two, because otherwise whoever is answered by one side can answer for the other"
+    )]
+    Same(String),
 }
 
 impl UnitCredentials {
@@ -65,6 +70,10 @@ impl UnitCredentials {
         let target = found.next().map(|line| line.ok_or_else(form)).transpose()?;
         if found.next().is_some() {
             return Err(form());
+        }
+        // RFC 7143, section 9.2.1.
+        if target.as_ref().is_some_and(|target| target.password == own.password) {
+            return Err(CredentialsError::Same(name.to_owned()));
         }
         Ok(Self { own: Some(own), target })
     }
@@ -101,6 +110,10 @@ mod tests {
                 "{text:?}"
             );
         }
+        assert!(matches!(
+            UnitCredentials::parse("x", "a:secret\nb:secret"),
+            Err(CredentialsError::Same(_))
+        ));
     }
 
     #[test]

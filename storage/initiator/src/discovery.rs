@@ -16,10 +16,11 @@ pub struct DiscoveredTarget {
 }
 
 /// Asks the portals (`HOST[:PORT]`, separated by commas) one after the other, until one answers
-/// within `timeout`.
+/// within `timeout`. With `target_credentials`, it has to prove who it is.
 pub fn discover(
     portals: &str,
     credentials: Option<&Credentials>,
+    target_credentials: Option<&Credentials>,
     initiator: &str,
     timeout: Duration,
 ) -> Result<Vec<DiscoveredTarget>, LunError> {
@@ -27,7 +28,8 @@ pub fn discover(
     let identity = Identity { initiator: initiator.to_owned(), isid: (0, 0xD15C) };
     let mut last = "no portal".to_owned();
     for portal in parse_portals(portals).map_err(|error| refused(error.to_string()))? {
-        match session::discover(&portal, credentials, &identity, Instant::now() + timeout) {
+        let deadline = Instant::now() + timeout;
+        match session::discover(&portal, credentials, target_credentials, &identity, deadline) {
             Ok(found) => return Ok(found.into_iter().map(target).collect()),
             Err(reason) => last = format!("{portal}: {reason}"),
         }

@@ -305,11 +305,12 @@ const ILLEGAL_REQUEST: u8 = 5;
 pub(crate) fn discover(
     portal: &str,
     credentials: Option<&Credentials>,
+    target_credentials: Option<&Credentials>,
     identity: &Identity,
     deadline: Instant,
 ) -> Result<Vec<Found>, String> {
     let mut context = Context::new(&identity.initiator, SessionType::Discovery, identity.isid)?;
-    set_credentials(&mut context, credentials, None)?;
+    set_credentials(&mut context, credentials, target_credentials)?;
     context.connect(portal, None)?;
     drive(&mut context, deadline, Context::poll_connected)??;
     context.discover()?;

@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use nicache_initiator::{Credentials, IscsiLun, IscsiOptions, TargetUrl};
+use nicache_initiator::{Credentials, IscsiLun, IscsiOptions, TargetUrl, discover};
 
 /// Opcodes of PDUs (RFC 7143, section 11.2.1.2).
 const SCSI_COMMAND: u8 = 0x01;
@@ -93,5 +93,20 @@ fn zeroes_before_any_challenge_are_no_proof() {
     const ZEROES: Replies =
         &[(TO_PARAMETERS, b"CHAP_N=target\0CHAP_R=0x00000000000000000000000000000000\0")];
     let told = open(ZEROES);
+    assert!(told.contains("did not prove who it is"), "{told}");
+}
+
+#[test]
+fn a_portal_that_skips_its_proof_is_not_believed_what_it_lists() {
+    let own = credentials("initiator", "secret-of-12-letters");
+    let target = credentials("target", "another-secret-12");
+    let told = discover(
+        &portal(&[]).to_string(),
+        own.as_ref(),
+        target.as_ref(),
+        "iqn.2026-11.org.nicache:test",
+        Duration::from_secs(60),
+    );
+    let told = told.unwrap_err().to_string();
     assert!(told.contains("did not prove who it is"), "{told}");
 }

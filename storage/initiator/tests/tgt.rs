@@ -164,6 +164,7 @@ fn discovery_and_a_portal_that_does_not_answer() {
     let found = discover(
         "127.0.0.1:3299,127.0.0.1",
         None,
+        None,
         "iqn.2026-11.org.nicache:test",
         Duration::from_secs(5),
     )
@@ -175,7 +176,7 @@ fn discovery_and_a_portal_that_does_not_answer() {
     IscsiLun::open(&url.parse().unwrap(), &self::options()).unwrap().flush().unwrap();
     drop(unit);
     assert!(
-        discover("127.0.0.1", None, "iqn.2026-11.org.nicache:test", Duration::from_secs(2))
+        discover("127.0.0.1", None, None, "iqn.2026-11.org.nicache:test", Duration::from_secs(2))
             .is_err()
     );
 }

@@ -349,8 +349,8 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
 
 fn list_targets(options: &NfsOptions, portals: &str) -> Result<ExitCode> {
     let credentials = credentials(options)?;
-    let found =
-        discover(portals, credentials.own.as_ref(), &options.initiator, Duration::from_secs(10))?;
+    let (own, target) = (credentials.own.as_ref(), credentials.target.as_ref());
+    let found = discover(portals, own, target, &options.initiator, Duration::from_secs(10))?;
     if options.json {
         let targets: Vec<_> = found
             .iter()
