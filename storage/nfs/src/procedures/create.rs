@@ -271,14 +271,12 @@ fn mode(attributes: &SetAttributes) -> Mode {
 }
 
 /// An EXCLUSIVE verifier is kept in the new file's times until the client sets them, as the
-/// kernel's own server does it: it outlasts a restart and needs no other place. Seconds take 31
-/// bits each, because some file systems have only these; the nanoseconds take the rest.
+/// kernel's own server does it: it outlasts a restart and needs no other place. Some file systems
+/// (ext4 with inodes of 128 bytes) have 31 bits of seconds and nothing else, so two bits are left
+/// out.
 fn times_of(verifier: [u8; 8]) -> Timestamps {
     let bits = u64::from_be_bytes(verifier);
-    let time = |word: u64| Timespec {
-        tv_sec: (word & 0x7fff_ffff).cast_signed(),
-        tv_nsec: (word >> 31 & 1).cast_signed(),
-    };
+    let time = |word: u64| Timespec { tv_sec: (word & 0x7fff_ffff).cast_signed(), tv_nsec: 0 };
     Timestamps { last_access: time(bits >> 32), last_modification: time(bits) }
 }
 

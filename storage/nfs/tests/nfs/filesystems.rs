@@ -45,9 +45,13 @@ fn serve(path: &Path) -> (Server, Client, nfs_fh3) {
 
 /// An ext4 image of 64 MiB, mounted; `None` if the kernel does not mount it with these options.
 fn ext4(folder: &Path, features: &str, options: &str) -> Option<std::path::PathBuf> {
+    ext4_made_with(folder, &["-O", features], options)
+}
+
+fn ext4_made_with(folder: &Path, how: &[&str], options: &str) -> Option<std::path::PathBuf> {
     let (image, path) = (folder.join("image"), folder.join("ext4"));
     fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
-    let made = Command::new("mkfs.ext4").args(["-q", "-O", features]).arg(&image).output().unwrap();
+    let made = Command::new("mkfs.ext4").arg("-q").args(how).arg(&image).output().unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     fs::create_dir(&path).unwrap();
     let mounted =
@@ -256,5 +260,23 @@ fn ext4_as_a_whole() {
         client.link(&file, &directory, "h").unwrap();
         client.remove(&root, "g").unwrap();
         assert_eq!(fs::metadata(path.join("d/h")).unwrap().mode() & 0o7777, 0o600);
+    });
+}
+
+/// Inodes of 128 bytes have times in whole seconds, and an EXCLUSIVE verifier is in these.
+#[test]
+fn an_exclusive_verifier_outlasts_a_restart_where_times_are_whole_seconds() {
+    in_private_mounts(|folder| {
+        let path = ext4_made_with(folder, &["-I", "128"], "loop").unwrap();
+        for (name, verifier) in [("ones", [0xff; 8]), ("zeroes", [0; 8]), ("text", *b"verifier")] {
+            let how = |verifier| createhow3::EXCLUSIVE(createverf3(verifier));
+            let (server, mut client, root) = serve(&path);
+            let made = client.create(&root, name, how(verifier)).unwrap();
+            drop((server, client));
+            let (_server, mut client, root) = serve(&path);
+            assert_eq!(client.create(&root, name, how(verifier)).unwrap(), made);
+            let other = verifier.map(|byte| byte ^ 1);
+            assert_eq!(client.create(&root, name, how(other)), Err(Stat::NFS3ERR_EXIST));
+        }
     });
 }
