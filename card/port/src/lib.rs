@@ -13,7 +13,7 @@
 //! [`Counted`] (counters that another thread can read). Around a port: [`send_with_fallback`]
 //! cuts a super-frame in software for a port that cannot, and [`Idle`] with [`wait`] says when to
 //! poll and when to sleep. [`ReceiveSteering`] keeps the kernel's share of the work on the card's
-//! CPU.
+//! CPU. Beside the ports, [`unacknowledged`] asks the kernel about a TCP socket.
 //!
 //! Read first: `port.rs` (the contract), then `frame.rs`. Another kind of port is one more file
 //! that implements [`Port`]; nothing else here knows the ports by name.
@@ -21,8 +21,8 @@
 //! Deliberately absent: parsing beyond what cutting a super-frame needs, addresses and routes of
 //! interfaces (the supervisor's), and any thread of its own.
 //!
-//! Unsafe code is confined to `tap.rs` (the ioctls of `/dev/net/tun`) and `packet_socket` (socket
-//! options, and receiving several frames at once).
+//! Unsafe code is confined to `tap.rs` (the ioctls of `/dev/net/tun`), `unacknowledged.rs` (one
+//! ioctl) and `packet_socket` (socket options, and receiving several frames at once).
 
 #![deny(unsafe_code)]
 
@@ -46,6 +46,7 @@ mod steering;
 mod tap;
 #[cfg(test)]
 mod test_frames;
+mod unacknowledged;
 mod virtio_net;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, RealtimeClock};
@@ -66,4 +67,5 @@ pub use port::{Capabilities, Port};
 pub use segment::{HEADER_BYTES_MAX, Segments, send_with_fallback};
 pub use steering::ReceiveSteering;
 pub use tap::{Tap, TapConfig, TapError, TapQueue};
+pub use unacknowledged::unacknowledged;
 pub use virtio_net::{HeaderError, VIRTIO_NET_HEADER_BYTES, decode_header, encode_header};

@@ -1,13 +1,14 @@
 //! A TCP relay in user space: accepts on one side, connects on the other, copies both ways.
 //!
 //! Used for `--share` (the two ends are in different network namespaces) and as the fall-back of
-//! `--publish`. A thread per direction: this is for a server's database connection or a machine
+//! `--publish`. A thread per connection: this is for a server's database connection or a machine
 //! without nftables, not for the hot path.
 
+mod copying;
 mod gate;
 
-use std::io::{self, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -77,33 +78,37 @@ fn relay(client: TcpStream, target: SocketAddr) -> io::Result<()> {
     let server = TcpStream::connect_timeout(&target, CONNECT_TIMEOUT)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let (client_in, server_out) = (client.try_clone()?, server.try_clone()?);
-    let upward = std::thread::Builder::new()
-        .name("relay-up".into())
-        .spawn(move || copy(client_in, server_out))?;
-    copy(server, client);
-    let _ = upward.join();
-    Ok(())
-}
-
-/// Copies until the end of `from`, then half-closes `to`; an error ends both directions.
-fn copy(mut from: TcpStream, mut to: TcpStream) {
-    match io::copy(&mut from, &mut to).and_then(|_| to.flush()) {
-        Ok(()) => {
-            let _ = to.shutdown(Shutdown::Write);
-        }
-        Err(_) => {
-            let _ = to.shutdown(Shutdown::Both);
-            let _ = from.shutdown(Shutdown::Both);
-        }
-    }
+    copying::copy(&client, &server)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::Shutdown;
+
+    use rustix::net::sockopt;
 
     use super::*;
+
+    /// A client of a relay, and the server's end of its connection.
+    fn connect() -> (TcpStream, TcpStream) {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let relay = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = relay.local_addr().unwrap();
+        start("test", relay, server.local_addr().unwrap()).unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        let (peer, _) = server.accept().unwrap();
+        for end in [&client, &peer] {
+            end.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        }
+        (client, peer)
+    }
+
+    /// Closes a socket with a reset.
+    fn reset(socket: TcpStream) {
+        sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
+        drop(socket);
+    }
 
     #[test]
     fn both_ways_with_half_close() {
@@ -136,5 +141,56 @@ mod tests {
         let mut rest = Vec::new();
         let _ = TcpStream::connect(address).unwrap().read_to_end(&mut rest);
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn a_reset_is_a_reset_on_the_other_side() {
+        for server_breaks_off in [true, false] {
+            let (client, peer) = connect();
+            let (mut breaks_off, mut other) =
+                if server_breaks_off { (peer, client) } else { (client, peer) };
+            breaks_off.write_all(b"partial").unwrap();
+            let mut start = [0; 7];
+            other.read_exact(&mut start).unwrap();
+            reset(breaks_off);
+            let mut rest = Vec::new();
+            let error = other.read_to_end(&mut rest).unwrap_err();
+            assert_eq!((error.kind(), rest), (ErrorKind::ConnectionReset, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn what_was_sent_before_a_reset_arrives() {
+        let reply = vec![7; 100_000];
+        for _ in 0..50 {
+            let (mut client, mut peer) = connect();
+            peer.write_all(&reply).unwrap();
+            // The kernel discards what it has not sent.
+            while nicache_port::unacknowledged(&peer).unwrap() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            reset(peer);
+            let mut read = Vec::new();
+            let error = client.read_to_end(&mut read).unwrap_err();
+            assert_eq!((error.kind(), read.len()), (ErrorKind::ConnectionReset, reply.len()));
+        }
+    }
+
+    #[test]
+    fn an_answer_that_refuses_an_upload_arrives() {
+        for _ in 0..200 {
+            let (mut client, mut peer) = connect();
+            let mut upload = client.try_clone().unwrap();
+            let upload = std::thread::spawn(move || upload.write_all(&vec![0; 10_000_000]));
+            // Something of it is there, and is not read.
+            assert!(peer.peek(&mut [0]).unwrap() > 0);
+            peer.write_all(b"413").unwrap();
+            drop(peer);
+            let mut answer = [0; 3];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"413");
+            drop(client);
+            let _ = upload.join().unwrap();
+        }
     }
 }
