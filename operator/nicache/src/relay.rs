@@ -14,10 +14,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub(crate) use gate::Gate;
+use rustix::net::sockopt;
 
 /// Most connections of one relay at a time; a further one is closed at once.
 pub(crate) const CONNECTIONS_MAX: usize = 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// After so long without a byte the kernel asks whether a peer is still there. A server that has
+/// closed its end is not, from then on: its kernel forgets such a connection after a minute.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
+/// Then it asks so often,
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
+/// and after so many questions without an answer the connection ends.
+const KEEPALIVE_COUNT: u32 = 4;
 
 /// Relays what `listener` accepts to `target`, reached from the network namespace of the thread
 /// that calls this, until the process ends. While the gate that this gives is closed, connections
@@ -76,8 +84,13 @@ fn admit(
 
 fn relay(client: TcpStream, target: SocketAddr) -> io::Result<()> {
     let server = TcpStream::connect_timeout(&target, CONNECT_TIMEOUT)?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT)?;
+    }
     copying::copy(&client, &server)
 }
 
@@ -86,22 +99,28 @@ mod tests {
     use std::io::{ErrorKind, Read, Write};
     use std::net::Shutdown;
 
-    use rustix::net::sockopt;
+    use nicache_namespaces::Namespace;
 
     use super::*;
 
     /// A client of a relay, and the server's end of its connection.
     fn connect() -> (TcpStream, TcpStream) {
+        let (client, peer, _) = connect_through();
+        (client, peer)
+    }
+
+    /// Beside these, the relay's gate.
+    fn connect_through() -> (TcpStream, TcpStream, Arc<Gate>) {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let relay = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = relay.local_addr().unwrap();
-        start("test", relay, server.local_addr().unwrap()).unwrap();
+        let gate = start("test", relay, server.local_addr().unwrap()).unwrap();
         let client = TcpStream::connect(address).unwrap();
         let (peer, _) = server.accept().unwrap();
         for end in [&client, &peer] {
             end.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         }
-        (client, peer)
+        (client, peer, gate)
     }
 
     /// Closes a socket with a reset.
@@ -192,5 +211,46 @@ mod tests {
             drop(client);
             let _ = upload.join().unwrap();
         }
+    }
+
+    #[test]
+    fn a_client_keeps_no_connection_whose_server_has_closed_it() {
+        let Some(namespace) = Namespace::with_loopback() else { return };
+        namespace.run(|| {
+            // So long a kernel keeps a connection that its program has closed: elsewhere a minute.
+            std::fs::write("/proc/sys/net/ipv4/tcp_fin_timeout", "1").unwrap();
+            let (mut client, peer, gate) = connect_through();
+            drop(peer);
+            assert_eq!(client.read(&mut [0]).unwrap(), 0);
+            assert!(gate.close_when_empty(Duration::from_secs(15)).is_some());
+            // Nobody is there for what it sends.
+            let _ = client.write(b"late");
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(client.write(b"later").is_err());
+        });
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_keeps_no_connection_whose_server_is_gone() {
+        let (client, mut peer, gate) = connect_through();
+        peer.set_nonblocking(true).unwrap();
+        while peer.write(&[0; 65536]).is_ok() {}
+        reset(peer);
+        assert!(gate.close_when_empty(Duration::from_secs(15)).is_some());
+        drop(client);
+    }
+
+    #[test]
+    fn a_server_that_has_only_ended_its_output_still_reads() {
+        let (mut client, mut peer, gate) = connect_through();
+        peer.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        // Longer than the kernel needs to find out that a peer is gone.
+        assert!(gate.close_when_empty(Duration::from_secs(7)).is_none());
+        client.write_all(b"late").unwrap();
+        drop(client);
+        let mut text = String::new();
+        peer.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "late");
     }
 }

@@ -6,6 +6,8 @@
 //! * A side that takes nothing more may have sent something before, such as an answer that refuses
 //!   an upload: the other side gets all of that.
 //!
+//! The kernel looks after peers that have gone without a word ([`super::KEEPALIVE_IDLE`]).
+//!
 //! One thread for both directions: the kernel tells an error of a socket once, to whichever call
 //! comes first.
 
@@ -15,7 +17,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nicache_port::unacknowledged;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 
@@ -24,6 +26,8 @@ const BUFFER_BYTES: usize = 16 * 1024;
 const DELIVERY: Duration = Duration::from_secs(5);
 /// So often it is asked whether it has.
 const DELIVERY_POLL: Duration = Duration::from_millis(2);
+/// Once one peer is gone, the other one may take nothing for so long before it is given up, too.
+const STALLED: Timespec = Timespec { tv_sec: if cfg!(test) { 1 } else { 60 }, tv_nsec: 0 };
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 
 /// Two sockets, and what goes from each of them to the other one.
@@ -78,7 +82,7 @@ pub(super) fn copy(one: &TcpStream, other: &TcpStream) -> io::Result<()> {
         socket.set_nonblocking(true)?;
     }
     while pair.flows.iter().any(|flow| !flow.is_over) {
-        let events = pair.wait()?;
+        let Some(events) = pair.wait()? else { break };
         for (side, events) in events.into_iter().enumerate() {
             pair.handle(side, events);
         }
@@ -87,8 +91,9 @@ pub(super) fn copy(one: &TcpStream, other: &TcpStream) -> io::Result<()> {
 }
 
 impl Pair<'_> {
-    /// Waits until something can be done with a socket, or its peer is gone.
-    fn wait(&self) -> io::Result<[PollFlags; 2]> {
+    /// Waits until something can be done with a socket, or its peer is gone. `None`: one peer is
+    /// gone, and the other one has taken nothing for too long.
+    fn wait(&self) -> io::Result<Option<[PollFlags; 2]>> {
         let wanted = [0, 1].map(|side: usize| {
             let mut events = PollFlags::empty();
             events.set(PollFlags::IN, self.flows[side].wants_input());
@@ -102,15 +107,19 @@ impl Pair<'_> {
             .zip(self.sockets)
             .filter_map(|(events, socket)| Some(PollFd::new(socket, (*events)?)))
             .collect();
+        let limit = self.is_gone.contains(&true).then_some(&STALLED);
         loop {
-            match poll(&mut fds, None) {
+            match poll(&mut fds, limit) {
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
+                Ok(0) => return Ok(None),
                 Ok(_) => break,
             }
         }
         let mut told = fds.iter().map(PollFd::revents);
-        Ok(wanted.map(|events| events.and_then(|_| told.next()).unwrap_or(PollFlags::empty())))
+        let told =
+            wanted.map(|events| events.and_then(|_| told.next()).unwrap_or(PollFlags::empty()));
+        Ok(Some(told))
     }
 
     fn handle(&mut self, side: usize, events: PollFlags) {
@@ -176,7 +185,7 @@ impl Pair<'_> {
         for side in [0, 1] {
             if self.is_gone[1 - side] && !self.is_gone[side] {
                 self.deliver(side)?;
-                if self.is_reset[1 - side] {
+                if self.is_reset[1 - side] || !self.flows[1 - side].is_over {
                     sockopt::set_socket_linger(self.sockets[side], Some(Duration::ZERO))?;
                 }
             }
