@@ -255,8 +255,15 @@ impl Forwarder {
                 if !self.is_whole && !self.rules.passes(ruled, bytes, moment.now) {
                     return Err(Drop::Rule);
                 }
-                if leaves == Some(Leaves::Told) {
-                    return self.tell_both(packet, (id, direction), head, moment.now);
+                match leaves {
+                    Some(Leaves::Told) => {
+                        return self.tell_both(packet, (id, direction), head, moment.now);
+                    }
+                    Some(Leaves::ToldWaiting(place)) => {
+                        self.end_without_back_end(place, moment.now);
+                        return Ok(Decision::Taken);
+                    }
+                    _ => {}
                 }
                 // As the back end sees it.
                 let mut seen = *view;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nicache_tcp::{Flags, HeadRepr, Seq, Time};
+use nicache_tcp::{Flags, HeadRepr, Seq, Splice, Time};
 
 use crate::allowance::Allowance;
 use crate::conntrack::{ConnectionId, Phase};
@@ -34,6 +34,8 @@ pub(crate) enum Leaves {
     Over,
     /// Both ends are told that the connection is over.
     Told,
+    /// So they are, of one of a service by name that is not spliced yet, by its place.
+    ToldWaiting(u32),
 }
 
 /// Resets of connections that must leave their back end.
@@ -79,13 +81,16 @@ impl Forwarder {
                 false => is_past.then_some(Leaves::Over),
             };
         };
-        if is_original && (begins(segment.flags) || connection.note.switched.is_some()) {
+        if is_original && begins(segment.flags) {
             return Some(Leaves::Anew);
         }
         // What is over, or ends by this segment, needs no reset.
         let is_over = matches!(connection.phase(), Phase::TimeWait | Phase::Reset);
-        let is_told = !is_over && !segment.flags.rst() && connection.note.switched.is_none();
-        is_told.then_some(Leaves::Told)
+        if is_over || segment.flags.rst() {
+            return None;
+        }
+        let place = connection.note.switched.and_then(|switched| switched.place);
+        Some(place.map_or(Leaves::Told, Leaves::ToldWaiting))
     }
 
     /// Ends a connection of TCP. The answer to a segment of it tells its sender, and a frame of
@@ -104,9 +109,15 @@ impl Forwarder {
             return Err(Drop::ResetLimit);
         }
         let (outgoing, numbers) = (connection.outgoing(direction), connection.numbers());
-        // The numbers that both ends expect, or the segment's, if these are known no better.
+        // A client whose back end was chosen by name has other numbers for what that sends.
+        let splice =
+            connection.note.switched.map_or_else(Splice::default, |switched| switched.splice);
+        let is_original = direction == Direction::Original;
+        // The numbers that both ends expect, or the segment's, if these are known no better; as the
+        // back end has them.
         let (sender, other) = (direction as usize, direction.other() as usize);
-        let (mut back, mut on) = (segment.ack, segment.seq);
+        let acked = if is_original { splice.out_to_host(segment.ack) } else { segment.ack };
+        let (mut back, mut on) = (acked, segment.seq);
         if let Some(numbers) = numbers {
             let between = |value: Seq, first: Seq, last: Seq| match value.ge(first) {
                 true if value.le(last) => value,
@@ -116,7 +127,12 @@ impl Forwarder {
             on = between(on, numbers[other].acked, numbers[sender].end);
         }
         self.end(id, now);
-        self.reset(&outgoing, on, back, now);
+        let to_client = |seq: Seq, is_told: bool| match is_told {
+            true => splice.out_to_client(seq),
+            false => seq,
+        };
+        self.reset(&outgoing, to_client(on, !is_original), back, now);
+        let back = to_client(back, is_original);
         let TcpView { seq, payload_len, .. } = segment;
         let ack = seq + payload_len;
         let flags = Flags::RST | Flags::ACK;

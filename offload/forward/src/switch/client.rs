@@ -320,6 +320,11 @@ impl Forwarder {
         self.forget_waiting(place, now);
     }
 
+    /// The connection ends because it must leave its back end, and both sides are told.
+    pub(crate) fn end_without_back_end(&mut self, place: u32, now: Time) {
+        self.end_waiting(place, Ending::NoBackEnd, now);
+    }
+
     fn count(&mut self, ending: Ending) {
         let counters = &mut self.counters;
         *match ending {

@@ -5,11 +5,13 @@ use std::time::Duration;
 use nicache_forward::conntrack::{ConnectionId, Phase};
 use nicache_forward::first_bytes::By;
 use nicache_forward::saved::Saved;
+use nicache_forward::services::{Chosen, Health};
 use nicache_forward::switch::{LOOK_BYTES_MAX, LOOK_TIME};
 use nicache_tcp::{HeadRepr, Seq, SynOptions, Timestamps};
 
 use super::{
-    ACK, CLIENT, FIN, OURS, RST, SERVER, SYN, Switching, data, hello, linux, service, syn_ack,
+    ACK, CLIENT, FIN, OURS, RST, SERVER, SYN, Switching, data, hello, linux, service, switched,
+    syn_ack,
 };
 use crate::world::{INSIDE, OUTSIDE, SERVERS, address};
 
@@ -237,5 +239,69 @@ fn connections_that_are_reset() {
             (switching.counter(name), switching.world.forwarder.connections().len()),
             (1, 0)
         );
+    }
+}
+
+/// Past the deadline of its drained back end, a connection is reset at both ends with the numbers
+/// that each of them expects, whichever of them sends next and whether or not its first bytes have
+/// arrived. A client's own reset arrives.
+#[test]
+fn a_connection_past_the_deadline() {
+    let name = hello("shop.example");
+    let (first, end) = (Seq(CLIENT) + 1, Seq(CLIENT) + 1 + name.len() as u32);
+    for number in 0..16 {
+        let [is_spliced, is_masqueraded, by_client, is_last] =
+            [0, 1, 2, 3].map(|bit| number >> bit & 1 == 1);
+        let case = format!("{is_spliced} {is_masqueraded} {by_client} {is_last}");
+        let mut switching = Switching::new(|config| {
+            service(By::Sni, false, true)(config);
+            if !is_masqueraded {
+                config.services[0].masquerade = None;
+                config.interfaces[1].masquerade = vec![];
+            }
+        });
+        let (syn, ours) = switched(&mut switching, linux(), linux());
+        if is_spliced {
+            switching.server(&syn, data(Seq(SERVER) + 1, end, 4000), &[]).unwrap();
+        }
+        let chosen = Chosen { service: 0, back_end: 0 };
+        let until = switching.world.now;
+        switching.world.forwarder.set_health(chosen, Health::Draining { until });
+        let sent = match (by_client, is_last) {
+            (false, _) => switching.server(&syn, data(Seq(SERVER) + 1, end, 4000), b"y"),
+            (true, false) => switching.client(data(end, ours, 500), b"x"),
+            (true, true) => {
+                let fin = HeadRepr { flags: ACK | FIN, ..data(end, ours, 500) };
+                switching.client(fin, &[])
+            }
+        };
+        let mut resets = sent.unwrap();
+        resets.sort_by_key(|out| out.interface);
+        let resets: Vec<_> =
+            resets.iter().map(|out| (out.interface, out.tcp.flags.rst(), out.tcp.seq)).collect();
+        let expected = if is_spliced { end } else { first };
+        let (inside, outside) = (usize::from(INSIDE), usize::from(OUTSIDE));
+        assert_eq!(resets, [(inside, true, ours), (outside, true, expected)], "{case}");
+        let forwarder = &switching.world.forwarder;
+        assert!(forwarder.connections().is_empty(), "{case}");
+        assert_eq!(
+            (forwarder.waiting_counts(), forwarder.services().connections(chosen)),
+            ([0; 3], 0)
+        );
+    }
+    for is_spliced in [false, true] {
+        let mut switching = Switching::new(service(By::Sni, false, true));
+        let (syn, ours) = switched(&mut switching, linux(), linux());
+        if is_spliced {
+            switching.server(&syn, data(Seq(SERVER) + 1, end, 4000), &[]).unwrap();
+        }
+        let until = switching.world.now;
+        let chosen = Chosen { service: 0, back_end: 0 };
+        switching.world.forwarder.set_health(chosen, Health::Draining { until });
+        let rst = HeadRepr { flags: RST | ACK, ..data(end, ours, 0) };
+        let passed = switching.client(rst, &[]).unwrap();
+        assert_eq!(passed.len(), 1, "{passed:?}");
+        assert_eq!((passed[0].interface, passed[0].tcp.seq), (usize::from(OUTSIDE), end));
+        assert!(passed[0].tcp.flags.rst());
     }
 }
