@@ -586,11 +586,12 @@ impl Service {
     fn end(&mut self, id: ConnectionId, is_gone: bool, now: Time) {
         let Self { connections, sessions, pages, places, streams, .. } = self;
         let Some(session) = &mut sessions[id.0 as usize] else { return };
+        let is_cut = session.output.len() > 0;
         session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
         if !is_gone && let Some(connection) = connections.get(id) {
-            // One that owes nothing is closed in order.
+            // One that owes nothing is closed in order. A reply that is cut must not look whole.
             match connection.unacknowledged_bytes() {
-                0 if connection.can_send() => connection.finish(),
+                0 if connection.can_send() && !is_cut => connection.finish(),
                 _ => connection.abort(),
             }
             session.is_last = true;
