@@ -109,6 +109,11 @@ impl Output {
         self.items.push_back(Item::Live(stream));
     }
 
+    /// Whether a stream is next.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.items.front(), Some(Item::Live(_)))
+    }
+
     /// Adds everything of another one behind it.
     pub(super) fn append(&mut self, mut other: Self) {
         self.items.append(&mut other.items);

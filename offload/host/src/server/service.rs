@@ -35,10 +35,13 @@ const RETRY: Duration = Duration::from_millis(5);
 /// Popularity is counted over periods of so long (bos2009, section 2.2).
 const PERIOD: Duration = Duration::from_secs(30);
 /// A connection on which nothing happens for so long is closed.
-const IDLE: Duration = Duration::from_secs(60);
+pub(super) const IDLE: Duration = Duration::from_secs(60);
 /// One that is being sent something is closed so much later: on a bad path, six losses in a row
 /// take a minute.
 const LOSSY: Duration = Duration::from_secs(240);
+/// Viewers wait so long for a source that pauses, as the kernel's keep-alive would. One that is
+/// gone is found with the next block.
+const PAUSE: Duration = Duration::from_secs(7200);
 
 /// Why a card is of no further use until it has a new attachment.
 #[derive(Debug, thiserror::Error)]
@@ -403,7 +406,12 @@ impl Service {
             .get(id)
             .is_some_and(|connection| connection.unacknowledged_bytes() > 0);
         self.session(id).map(|session| {
-            let idle = if owes { session.idle_due + LOSSY } else { session.idle_due };
+            let more = match session.output.is_live() {
+                _ if owes => LOSSY,
+                true => PAUSE,
+                false => Duration::ZERO,
+            };
+            let idle = session.idle_due + more;
             session.head_timer.next_timeout(IDLE).map_or(idle, |head| head.min(idle))
         })
     }

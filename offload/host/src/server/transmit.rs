@@ -9,7 +9,7 @@ use nicache_tcp::{HeadRepr, Time};
 
 use super::live::Behind;
 use super::output::{Next, Source};
-use super::service::{Broken, Service, forget, free};
+use super::service::{Broken, IDLE, Service, forget, free};
 use crate::driver::{Driver, TransmitError};
 use crate::files::LoadError;
 use crate::mbuf::{Headers, Mbuf};
@@ -30,6 +30,7 @@ impl Service {
             counters,
             streams,
             limits,
+            now,
             ..
         } = self;
         let (Some(connection), Some(session)) = (connections.get(id), &mut sessions[id.0 as usize])
@@ -44,6 +45,10 @@ impl Service {
                 Ok(Next::Buffer(buffer)) => free(pages, places, buffer),
                 Ok(Next::Live(stream)) => match streams[stream].next(id, pages) {
                     Ok(Some(buffer)) if connection.can_send() => {
+                        // Whoever had everything has as long for this as anybody.
+                        if connection.unacknowledged_bytes() == 0 {
+                            session.idle_due = *now + IDLE;
+                        }
                         counters.content_bytes += u64::from(buffer.len());
                         connection.send(buffer);
                     }

@@ -1,0 +1,46 @@
+//! How connections end that nobody has ended in order: no client takes what was cut for whole, or
+//! waits for who is gone.
+
+mod world;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use nicache_host::server::LiveSource;
+use rustix::pipe::{PipeFlags, pipe_with};
+use smoltcp::socket::tcp::State;
+
+use self::world::client::ConversationId;
+use self::world::{Settings, World};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// With a viewer of a stream, whose source is the file.
+fn with_viewer() -> (World, ConversationId, OwnedFd) {
+    let mut world = World::new(Settings::default());
+    let (fifo, source) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+    world.service.add_live(LiveSource { path: b"/tv".to_vec(), fifo: Some(fifo) });
+    let viewer = world.client.connect(0);
+    world.client.ask(viewer, "/tv");
+    world.run_for(SECOND);
+    (world, viewer, source)
+}
+
+fn show(world: &mut World, source: &OwnedFd, bytes: &[u8]) {
+    assert_eq!(rustix::io::write(source, bytes), Ok(bytes.len()));
+    world.run_for(SECOND);
+}
+
+#[test]
+fn a_source_that_pauses_ends_no_viewer() {
+    let (mut world, viewer, source) = with_viewer();
+    show(&mut world, &source, b"one");
+    world.run_for(SECOND * 3600);
+    show(&mut world, &source, b"two");
+    assert_eq!(world.client.rest(viewer), b"onetwo");
+    assert_eq!(world.client.state(viewer), State::Established);
+    // One that waits for too long does not take that for the end of the stream.
+    world.run_for(SECOND * 7300);
+    assert_eq!(world.client.state(viewer), State::Closed);
+    world.check_nothing_is_left();
+}
