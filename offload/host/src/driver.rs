@@ -261,6 +261,14 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether the card has done everything that it was told.
+    ///
+    /// # Errors
+    /// The card wrote an index that cannot be.
+    pub fn is_done(&mut self) -> Result<bool, RingError> {
+        Ok(self.side.commands.released()? == self.side.commands.next())
+    }
+
     /// The card is gone: nothing is under way any longer.
     pub fn abandon(&mut self, pages: &mut PageCache) {
         self.under_way.drain(..).for_each(|(_, mbuf)| pages.unpin_all(&mbuf));

@@ -44,3 +44,25 @@ fn a_source_that_pauses_ends_no_viewer() {
     assert_eq!(world.client.state(viewer), State::Closed);
     world.check_nothing_is_left();
 }
+
+#[test]
+fn the_end_of_the_host_is_told_to_all() {
+    let (mut world, viewer, source) = with_viewer();
+    world.folder.create("small", 100);
+    world.folder.create("large", 8 << 20);
+    show(&mut world, &source, b"one");
+    let [idle, slow] = [0; 2].map(|card| world.client.connect(card));
+    world.client.get(slow).reads = false;
+    world.client.ask(idle, "/small");
+    world.client.ask(slow, "/large");
+    world.run_for(SECOND * 5);
+    assert!(world.client.next_reply(idle).is_some());
+    world.service.end_all(world.now());
+    assert!(!world.service.has_said_all());
+    world.run_for(SECOND);
+    assert!(world.service.has_said_all());
+    let states = [idle, slow, viewer].map(|id| world.client.state(id));
+    assert_eq!(states, [State::CloseWait, State::Closed, State::Closed]);
+    world.client.get(slow).reads = true;
+    world.check_nothing_is_left();
+}

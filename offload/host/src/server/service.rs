@@ -275,6 +275,22 @@ impl Service {
         }
     }
 
+    /// Ends all connections: those that owe their clients nothing in order, all others by a reset.
+    /// The next turns say so.
+    pub fn end_all(&mut self, now: Time) {
+        for id in self.connections.ids().collect::<Vec<_>>() {
+            self.end(id, false, now);
+        }
+    }
+
+    /// Whether everything that there was to say has gone out by the cards that are there.
+    pub fn has_said_all(&mut self) -> bool {
+        let mut drivers = self.cards.iter_mut().filter_map(|card| card.driver.as_mut());
+        self.touched.is_empty()
+            && self.waiting.is_empty()
+            && drivers.all(|driver| driver.is_done().unwrap_or(true))
+    }
+
     /// One turn; returns how much there was to do. `unix_ns` are nanoseconds since 1970. An error
     /// is one card's, which is detached.
     pub fn turn(&mut self, now: Time, unix_ns: i128) -> (usize, Option<(usize, Broken)>) {

@@ -13,7 +13,7 @@ use nicache_counters::Counter;
 use nicache_host::files::Site;
 use nicache_host::server::{CardLink, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
-use nicache_port::wait;
+use nicache_port::{NAP, wait};
 use nicache_secret::random_bytes;
 use nicache_tcp::Time;
 
@@ -27,6 +27,9 @@ use crate::logs;
 use crate::options::{CoherenceKind, RouteKind, SegmentationKind};
 use crate::policy::new_policy;
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
+
+/// Cards have so long to tell all clients of the end.
+const ENDING: Duration = Duration::from_millis(500);
 
 /// Settings of the service; the supervisor lays out host memory by them, too.
 pub(crate) fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
@@ -158,12 +161,30 @@ impl Turns for Host {
             ToHost::Report => {
                 send_message(supervisor, &FromHost::Report(Box::new(self.report())), &[])?;
             }
+            ToHost::End => {
+                self.tell_clients_of_end()?;
+                send_message(supervisor, &FromHost::Ended, &[])?;
+            }
         }
         Ok(())
     }
 }
 
 impl Host {
+    /// Ends all connections, and waits until the cards have sent what says so.
+    fn tell_clients_of_end(&mut self) -> Result<()> {
+        let begun = monotonic();
+        self.service.end_all(begun);
+        loop {
+            let now = monotonic();
+            self.service.turn(now, unix_ns());
+            if self.service.has_said_all() || now.since(begun) >= ENDING {
+                return Ok(());
+            }
+            wait(&[], Some(NAP))?;
+        }
+    }
+
     fn directory(&self) -> Directory {
         let places = Directory::places_of(u64::from(self.setup.cache_bytes));
         let bytes = u64::from(places) * BLOCK_BYTES;

@@ -209,6 +209,8 @@ pub(crate) enum ToHost {
     },
     /// Answer this with [`FromHost::Report`].
     Report,
+    /// The end: tell all clients, then answer this with [`FromHost::Ended`].
+    End,
 }
 
 /// Host to supervisor.
@@ -224,6 +226,8 @@ pub(crate) enum FromHost {
     },
     /// How much of everything so far.
     Report(Box<HostReport>),
+    /// All clients were told of the end, or there was no time left for it.
+    Ended,
 }
 
 /// What a host has done since its start.

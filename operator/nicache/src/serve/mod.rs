@@ -55,7 +55,7 @@ use crate::logs;
 use crate::options::{LiveOption, RouteKind, ServeOptions, reach};
 use crate::publish::{self, Published};
 use crate::setup::{receive_message, send_message};
-use crate::supervisor::children::{Child, Role, describe, first_word};
+use crate::supervisor::children::{Child, Role, describe, first_word, wait_readable};
 use crate::supervisor::instance::Instance;
 use crate::supervisor::netlink::Netlink;
 use crate::supervisor::requirements::check_privilege;
@@ -76,6 +76,8 @@ const START: Duration = Duration::from_secs(60);
 /// Frames that may wait for a card: what comes while card and host are not given a processor. A SYN
 /// that is dropped costs a second.
 const QUEUE_FRAMES: u32 = 4096;
+/// How long the host may take to tell all clients of the end.
+const ENDING: Duration = Duration::from_secs(1);
 /// Between two looks after the witness.
 const OVERSIGHT: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
@@ -96,6 +98,7 @@ pub(crate) fn run(options: &ServeOptions) -> Result<ExitCode> {
     let mut serving = Serving::start(options, root.as_os_str().as_bytes().to_vec())?;
     serving.announce();
     let ended = serving.supervise(&signals);
+    serving.tell_clients_of_end();
     drop(serving);
     if options.json {
         logs::print(&serde_json::json!({ "event": "ended", "failed": ended.is_err() }).to_string());
@@ -351,13 +354,33 @@ impl<'a> Serving<'a> {
                 match receive_message::<FromHost>(&self.host.channel)? {
                     Some((FromHost::Broken { card }, _)) => self.reattach(usize::from(card))?,
                     Some((FromHost::Report(report), _)) => self.take_report(*report),
-                    Some((FromHost::Ready, _)) | None => {}
+                    Some((FromHost::Ready | FromHost::Ended, _)) | None => {}
                 }
             }
             self.oversee();
             if self.shared.is_wanted() {
                 // A host that is just ending is not asked.
                 let _ = send_message(&self.host.channel, &ToHost::Report, &[]);
+            }
+        }
+    }
+
+    /// No client waits for who is gone: their connections end as if the host's kernel had had them.
+    fn tell_clients_of_end(&self) {
+        if send_message(&self.host.channel, &ToHost::End, &[]).is_err() {
+            return;
+        }
+        let deadline = Instant::now() + ENDING;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match wait_readable(self.host.channel.as_fd(), left) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return,
+            }
+            match receive_message::<FromHost>(&self.host.channel) {
+                // One that was sent before.
+                Ok(Some((FromHost::Ready | FromHost::Broken { .. } | FromHost::Report(_), _))) => {}
+                Ok(Some((FromHost::Ended, _)) | None) | Err(_) => return,
             }
         }
     }

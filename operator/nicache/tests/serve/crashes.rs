@@ -100,3 +100,25 @@ fn the_end_of_the_supervisor_ends_everything() {
     drop(serving);
     assert_all_gone(&processes);
 }
+
+/// Nothing comes from these clients that could be answered with a reset.
+#[test]
+fn clients_learn_of_the_end() {
+    let folder = folder();
+    std::fs::write(folder.path().join("small"), "small").unwrap();
+    std::fs::write(folder.path().join("large"), bytes(1, 20_000_000)).unwrap();
+    let serving = Serving::start(folder.path(), &[]);
+    let mut idle = Client::open(serving.address(0));
+    assert_eq!(idle.get("/small", "").body, b"small");
+    let mut reader = Client::open(serving.address(0));
+    reader.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(reader.receive(true).unwrap().status, 200);
+    reader.take(100_000);
+    // Until as much has come as it has room for.
+    std::thread::sleep(Duration::from_millis(500));
+    let (processes, is_well) = serving.stop();
+    assert!(is_well);
+    assert_all_gone(&processes);
+    assert_eq!(idle.rest().unwrap(), b"");
+    assert_eq!(reader.rest().unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+}
