@@ -66,3 +66,25 @@ fn the_end_of_the_host_is_told_to_all() {
     world.client.get(slow).reads = true;
     world.check_nothing_is_left();
 }
+
+/// A mobile client in a tunnel.
+#[test]
+fn a_client_is_out_of_reach_for_minutes() {
+    for (silence, is_kept) in [(200, true), (400, false)] {
+        let mut world = World::new(Settings::default());
+        world.client.timestamps = true;
+        world.folder.create("large", 1_000_000);
+        let id = world.client.connect(0);
+        world.client.ask(id, "/large");
+        world.run_until(SECOND, |world| world.client.get(id).received.len() > 10_000);
+        world.client.is_out_of_reach = true;
+        world.run_for(SECOND * silence);
+        world.client.is_out_of_reach = false;
+        // What was sent last is sent again after a minute at most.
+        world.run_for(SECOND * 90);
+        assert_eq!(world.client.next_reply(id).is_some(), is_kept, "{silence} s");
+        if !is_kept {
+            assert_eq!(world.client.state(id), State::Closed);
+        }
+    }
+}

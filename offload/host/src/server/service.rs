@@ -162,7 +162,8 @@ impl Service {
         };
         let stack = StackConfig {
             limits,
-            sender: SenderConfig::default(),
+            // No client is given up before it is idle: then it is told.
+            sender: SenderConfig { give_up: IDLE + LOSSY, ..SenderConfig::default() },
             card_cuts: config.card_cuts,
             read: ReadRules::default(),
         };

@@ -73,6 +73,8 @@ pub(crate) struct Client {
     ether: Ether,
     conversations: Vec<Conversation>,
     port: u16,
+    /// Whether no frame comes from it, or to it.
+    pub is_out_of_reach: bool,
     /// Whether connections have timestamps. Without them, a sender that repeats much waits ever
     /// longer (RFC 6298 section 5, Karn's algorithm), and is taken for idle on the worst wires.
     pub timestamps: bool,
@@ -101,6 +103,7 @@ impl Client {
             ether,
             conversations: Vec::new(),
             port: 40_000,
+            is_out_of_reach: false,
             timestamps: false,
         }
     }
@@ -198,11 +201,16 @@ impl Client {
 
     /// A frame has come.
     pub(crate) fn take_frame(&mut self, frame: &[u8]) {
-        self.ether.incoming.push_back(frame.to_vec());
+        if !self.is_out_of_reach {
+            self.ether.incoming.push_back(frame.to_vec());
+        }
     }
 
     /// Frames to be sent, each with the card by whose wire it goes.
     pub(crate) fn take_frames(&mut self) -> Vec<(usize, Vec<u8>)> {
+        if self.is_out_of_reach {
+            self.ether.outgoing.clear();
+        }
         let wire_of = |frame: &[u8]| match &frame[..6] {
             // A question about an address goes where the answer is.
             [0xff, ..] => frame
