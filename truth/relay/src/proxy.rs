@@ -57,6 +57,10 @@ struct Conversation {
     replied: bool,
     /// It was said that it is done.
     over: bool,
+    /// It is a mere question, outside of a transaction: whatever becomes of it, nothing changes.
+    is_harmless: bool,
+    /// The client is gone, and the database is no longer listened to. Nothing more goes there.
+    is_given_up: bool,
 }
 
 impl Proxy {
@@ -124,8 +128,14 @@ impl Proxy {
             rustix::net::sockopt::set_socket_keepalive(stream, true)?;
         }
         let connection = self.names.fetch_add(1, Ordering::SeqCst);
-        let conversation =
-            Conversation { turns: Turns::new(self.dialect), last: 0, replied: true, over: true };
+        let conversation = Conversation {
+            turns: Turns::new(self.dialect),
+            last: 0,
+            replied: true,
+            over: true,
+            is_harmless: false,
+            is_given_up: false,
+        };
         let conversation = Arc::new(Mutex::new(conversation));
         self.hub.publish(connection, Step::Opened);
         let (from_database, to_client) = (database.try_clone()?, client.try_clone()?);
@@ -136,8 +146,8 @@ impl Proxy {
             Ok(_) => self.requests(connection, client, &database, &conversation),
             Err(_) => Ok(()),
         };
-        // Whatever the database was told, it comes to the end of that by itself, and then ends the
-        // connection.
+        // What may have changed something comes to its end by itself, and then the database ends
+        // the connection.
         let _ = database.shutdown(Shutdown::Write);
         let ended = match replies {
             Ok(thread) => {
@@ -172,7 +182,11 @@ impl Proxy {
             let bytes = &buffer[..len];
             let (number, certain) = {
                 let mut conversation = lock(conversation);
+                if conversation.is_given_up {
+                    return Ok(());
+                }
                 let ahead = !conversation.turns.is_over();
+                let holds_nothing = conversation.turns.holds_nothing();
                 let is_identity = conversation.turns.handle_client(bytes);
                 let certain = is_identity
                     || (!ahead && self.hub.is_plain() && is_certain_read(self.dialect, bytes));
@@ -180,6 +194,7 @@ impl Proxy {
                 let number = self.hub.publish(connection, step);
                 (conversation.last, conversation.replied, conversation.over) =
                     (number, false, false);
+                conversation.is_harmless = certain && !is_identity && holds_nothing;
                 (number, certain)
             };
             if certain {
@@ -192,7 +207,7 @@ impl Proxy {
         }
     }
 
-    /// Ok: the database has ended the connection.
+    /// Ok: the database has ended the connection, or nothing of it is in doubt.
     fn replies(
         &self,
         connection: u64,
@@ -231,6 +246,16 @@ impl Proxy {
             if is_client_there {
                 self.hub.wait(last);
                 is_client_there = client.write_all(bytes).is_ok();
+            }
+            if !is_client_there {
+                // A reply for nobody may be long, or without an end. Without the relay the database
+                // would end the question, because it cannot write either.
+                let mut conversation = lock(conversation);
+                if conversation.is_harmless {
+                    conversation.is_given_up = true;
+                    let _ = database.shutdown(Shutdown::Both);
+                    break;
+                }
             }
         }
         let _ = client.shutdown(Shutdown::Both);

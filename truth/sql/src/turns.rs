@@ -57,4 +57,12 @@ impl Turns {
             Protocol::Postgres(turns) => turns.is_over(),
         }
     }
+
+    /// Is it certain, beyond that, that no transaction is open?
+    pub fn holds_nothing(&self) -> bool {
+        match &self.protocol {
+            Protocol::MySql(turns) => turns.holds_nothing(),
+            Protocol::Postgres(turns) => turns.holds_nothing(),
+        }
+    }
 }

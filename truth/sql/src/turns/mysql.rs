@@ -17,6 +17,8 @@ const ZSTD_COMPRESSION: u32 = 1 << 26;
 /// Of MariaDB's own capabilities.
 const MARIADB_CACHE_METADATA: u32 = 1 << 4;
 
+const IN_TRANSACTION: u16 = 1;
+const AUTOCOMMIT: u16 = 1 << 1;
 const MORE_RESULTS: u16 = 1 << 3;
 const CURSOR_EXISTS: u16 = 1 << 6;
 
@@ -128,6 +130,8 @@ pub(super) struct Turns {
     deprecate_eof: bool,
     optional_metadata: bool,
     under_way: VecDeque<Awaited>,
+    /// What the server has said last of the session.
+    status: u16,
 }
 
 impl Turns {
@@ -139,7 +143,12 @@ impl Turns {
             deprecate_eof: false,
             optional_metadata: false,
             under_way: VecDeque::new(),
+            status: 0,
         }
+    }
+
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.is_over() && self.status & (IN_TRANSACTION | AUTOCOMMIT) == AUTOCOMMIT
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -233,7 +242,10 @@ impl Turns {
             (Phase::Greeting, Some(10)) => self.phase = Phase::Authentication,
             // An error in the greeting's place ends the connection.
             (Phase::Greeting, _) => self.lose(),
-            (Phase::Authentication, Some(0x00)) => self.phase = Phase::Commands,
+            (Phase::Authentication, Some(0x00)) => {
+                self.phase = Phase::Commands;
+                self.status = ok_status(prefix).unwrap_or(0);
+            }
             (Phase::Authentication, Some(0xff)) => self.lose(),
             (Phase::Authentication | Phase::Lost, _) => {}
             (Phase::Commands, first) => {
@@ -251,7 +263,7 @@ impl Turns {
     }
 
     /// What follows a packet of the answer; `None`: it is not understood.
-    fn next(&self, awaited: Awaited, first: u8, prefix: &[u8], len: usize) -> Option<Next> {
+    fn next(&mut self, awaited: Awaited, first: u8, prefix: &[u8], len: usize) -> Option<Next> {
         let is_error = first == 0xff;
         if is_error {
             // How far something has got, told as an error of the highest number.
@@ -262,15 +274,15 @@ impl Turns {
         // In a row, 0xfe begins a value of 16 MB and more.
         let is_end =
             first == 0xfe && if self.deprecate_eof { len < PACKET_BYTES_MAX } else { len < 9 };
-        let after = |status: u16| {
-            if status & MORE_RESULTS != 0 { Next::Await(Awaited::Result) } else { Next::Done }
-        };
         Some(match awaited {
             Awaited::Single => Next::Done,
-            Awaited::Authentication if first == 0 => Next::Done,
+            Awaited::Authentication if first == 0 => {
+                self.status = ok_status(prefix).unwrap_or(0);
+                Next::Done
+            }
             Awaited::Authentication => Next::Await(awaited),
             Awaited::Result => match first {
-                0x00 => after(ok_status(prefix)?),
+                0x00 => self.after(ok_status(prefix)?),
                 // The client sends the contents of a file, and is answered again.
                 0xfb => Next::Await(Awaited::Result),
                 0xfe => return None,
@@ -303,15 +315,21 @@ impl Turns {
             Awaited::ColumnsEnd { then } if is_end => match then {
                 // A cursor: rows are fetched later.
                 Then::Rows if eof_status(prefix)? & CURSOR_EXISTS != 0 => {
-                    after(eof_status(prefix)?)
+                    self.after(eof_status(prefix)?)
                 }
                 then => self.then(then),
             },
             Awaited::ColumnsEnd { .. } => return None,
-            Awaited::Rows if is_end && self.deprecate_eof => after(ok_status(prefix)?),
-            Awaited::Rows if is_end => after(eof_status(prefix)?),
+            Awaited::Rows if is_end && self.deprecate_eof => self.after(ok_status(prefix)?),
+            Awaited::Rows if is_end => self.after(eof_status(prefix)?),
             Awaited::Rows => Next::Await(awaited),
         })
+    }
+
+    /// What follows the end of a result.
+    fn after(&mut self, status: u16) -> Next {
+        self.status = status;
+        if status & MORE_RESULTS != 0 { Next::Await(Awaited::Result) } else { Next::Done }
     }
 
     fn columns(&self, count: u64, then: Then) -> Next {
@@ -393,6 +411,25 @@ mod tests {
         assert!(!turns.is_over());
         turns.handle_server(&packet(2, OK));
         turns
+    }
+
+    #[test]
+    fn what_the_server_says_of_a_transaction() {
+        let mut turns = connected(0);
+        assert!(turns.holds_nothing());
+        for (status, holds_nothing) in [(2, true), (3, false), (0, false), (2, true)] {
+            turns.handle_client(&packet(0, b"\x03x"));
+            assert!(!turns.holds_nothing());
+            turns.handle_server(&packet(1, &[0, 0, 0, status, 0, 0, 0]));
+            assert!(turns.is_over());
+            assert_eq!(turns.holds_nothing(), holds_nothing, "{status}");
+        }
+        // What an error has done to the transaction is not said.
+        turns.handle_client(&packet(0, b"\x03BEGIN"));
+        turns.handle_server(&packet(1, &[0, 0, 0, 3, 0, 0, 0]));
+        turns.handle_client(&packet(0, b"\x03x"));
+        turns.handle_server(&packet(1, &[0xff, 1, 0]));
+        assert!(turns.is_over() && !turns.holds_nothing());
     }
 
     #[test]

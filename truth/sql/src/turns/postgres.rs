@@ -25,6 +25,8 @@ struct Messages {
     header: Vec<u8>,
     left: usize,
     kind: u8,
+    /// Of the message, the last byte that has come.
+    last: u8,
 }
 
 impl Messages {
@@ -37,6 +39,7 @@ impl Messages {
         while !bytes.is_empty() {
             if self.left > 0 {
                 let taken = bytes.len().min(self.left);
+                self.last = bytes[taken - 1];
                 *bytes = &bytes[taken..];
                 self.left -= taken;
                 if self.left == 0 {
@@ -73,6 +76,8 @@ pub(super) struct Turns {
     under_way: usize,
     /// Messages were sent that the next Sync belongs to.
     is_open: bool,
+    /// What ReadyForQuery said last: `I`, if no transaction is open.
+    status: u8,
 }
 
 impl Turns {
@@ -84,7 +89,12 @@ impl Turns {
             server: Messages::default(),
             under_way: 0,
             is_open: false,
+            status: 0,
         }
+    }
+
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.is_over() && self.status == b'I'
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -188,6 +198,7 @@ impl Turns {
                     Ok(Some(b'Z')) if self.under_way > 0 => {
                         self.under_way -= 1;
                         self.phase = Phase::Messages;
+                        self.status = self.server.last;
                     }
                     Ok(Some(b'Z')) => self.lose(),
                     Ok(_) => {}
@@ -236,6 +247,19 @@ mod tests {
         assert!(!turns.is_over());
         turns.handle_server(&ready[3..]);
         assert!(turns.is_over());
+    }
+
+    #[test]
+    fn what_the_server_says_of_a_transaction() {
+        let mut turns = connected();
+        assert!(turns.holds_nothing());
+        for (status, holds_nothing) in [(b"I", true), (b"T", false), (b"E", false), (b"I", true)] {
+            turns.handle_client(&message(b'Q', b"x\0"));
+            assert!(!turns.holds_nothing());
+            turns.handle_server(&message(b'Z', status));
+            assert!(turns.is_over());
+            assert_eq!(turns.holds_nothing(), holds_nothing);
+        }
     }
 
     #[test]
