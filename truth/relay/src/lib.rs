@@ -25,6 +25,7 @@ mod message;
 mod nats;
 mod proxy;
 mod publisher;
+mod socket;
 mod structure;
 mod subscriber;
 mod validity;

@@ -19,6 +19,7 @@ use nicache_sql::{Dialect, Turns, is_certain_read};
 
 use crate::hub::Hub;
 use crate::message::{CONNECTIONS_MAX, EVENT_BYTES_MAX, REPLY_BYTES, Step};
+use crate::socket;
 
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -122,11 +123,8 @@ impl Proxy {
 
     fn relay(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
         let database = TcpStream::connect_timeout(&self.database, CONNECT)?;
-        for stream in [&client, &database] {
-            stream.set_nodelay(true)?;
-            // A machine that has vanished must not hold a connection for ever.
-            rustix::net::sockopt::set_socket_keepalive(stream, true)?;
-        }
+        socket::set_up_client(&client)?;
+        socket::set_up_database(&database)?;
         let connection = self.names.fetch_add(1, Ordering::SeqCst);
         let conversation = Conversation {
             turns: Turns::new(self.dialect),
