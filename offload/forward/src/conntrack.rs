@@ -59,9 +59,11 @@ enum Kind {
     Closing = 6,
     TimeWait = 7,
     Reset = 8,
+    /// TCP of which one end alone has sent its last byte.
+    HalfClosed = 9,
 }
 
-const KINDS: usize = 9;
+const KINDS: usize = 10;
 const ALL: [Kind; KINDS] = [
     Kind::Opening,
     Kind::OneWay,
@@ -72,6 +74,7 @@ const ALL: [Kind; KINDS] = [
     Kind::Closing,
     Kind::TimeWait,
     Kind::Reset,
+    Kind::HalfClosed,
 ];
 /// Which of them make room for a new connection in a full table first, and in what order: those
 /// that are over.
@@ -93,13 +96,15 @@ pub struct Timeouts {
     pub datagrams: Duration,
     /// Echo: 60 seconds (RFC 5508, REQ-2).
     pub query: Duration,
-    /// TCP: not below 2 hours 4 minutes (RFC 5382, REQ-5).
+    /// TCP: not below 2 hours 4 minutes (RFC 5382, REQ-5). Also after one end's last byte: the
+    /// other one may take its time (RFC 6146, section 3.5.2.2).
     pub open: Duration,
-    /// TCP while it closes: not below 4 minutes (RFC 5382, REQ-5).
+    /// TCP of which both ends have sent their last byte: not below 4 minutes (RFC 5382, REQ-5).
     pub closing: Duration,
     /// TCP that is over in order: two segment lifetimes.
     pub time_wait: Duration,
-    /// TCP that was reset.
+    /// TCP that was reset: 4 minutes (RFC 7857, section 2.2). The reset may be lost further on, and
+    /// then the other end's next segment is to be answered with another one.
     pub reset: Duration,
 }
 
@@ -113,7 +118,7 @@ impl Default for Timeouts {
             open: Duration::from_secs(7440),
             closing: Duration::from_secs(240),
             time_wait: Duration::from_secs(120),
-            reset: Duration::from_secs(10),
+            reset: Duration::from_secs(240),
         }
     }
 }
@@ -125,7 +130,7 @@ impl Timeouts {
             Kind::OneWay | Kind::Asked => self.fleeting,
             Kind::Datagrams => self.datagrams,
             Kind::Query => self.query,
-            Kind::Open => self.open,
+            Kind::Open | Kind::HalfClosed => self.open,
             Kind::Closing => self.closing,
             Kind::TimeWait => self.time_wait,
             Kind::Reset => self.reset,
@@ -208,6 +213,7 @@ impl<T> Connection<T> {
             (Phase::Datagrams, _) => Kind::Datagrams,
             (Phase::Query, _) => Kind::Query,
             (Phase::Open, _) => Kind::Open,
+            (Phase::Closing, Track::Tcp(track)) if track.is_half_closed() => Kind::HalfClosed,
             (Phase::Closing, _) => Kind::Closing,
             (Phase::TimeWait, _) => Kind::TimeWait,
             (Phase::Reset, _) => Kind::Reset,
@@ -341,7 +347,7 @@ impl<T> Conntrack<T> {
             Phase::Datagrams => &[Kind::Asked, Kind::Datagrams],
             Phase::Query => &[Kind::Query],
             Phase::Open => &[Kind::Open],
-            Phase::Closing => &[Kind::Closing],
+            Phase::Closing => &[Kind::HalfClosed, Kind::Closing],
             Phase::TimeWait => &[Kind::TimeWait],
             Phase::Reset => &[Kind::Reset],
         };

@@ -212,6 +212,11 @@ impl TcpTrack {
         self.state
     }
 
+    /// Whether one end alone has sent its last byte.
+    pub fn is_half_closed(&self) -> bool {
+        self.sides.iter().filter(|side| side.fin.is_some()).count() == 1
+    }
+
     /// What is known of both ends. `None`: not all of it.
     pub fn numbers(&self) -> Option<[Numbers; 2]> {
         let is_known = |side: &Side| side.max_window > 0;

@@ -631,6 +631,35 @@ fn resets_past_the_deadline_are_bounded() {
     assert_eq!(std::iter::from_fn(|| world.forwarder.poll_own()).count(), 200);
 }
 
+/// RFC 6146 section 3.5.2.2: one end's last byte is not the connection's. RFC 7857 section 2.2: a
+/// reset may be lost.
+#[test]
+fn a_connection_that_ends_slowly() {
+    let mut world = World::new(|_| {});
+    let wait = |world: &mut World, seconds| {
+        world.now += Duration::from_secs(seconds);
+        while world.forwarder.expire(world.now) {}
+    };
+    let half_closed = open(&mut world, 2000);
+    world.try_leave(&tcp(0, 2000, FIN | ACK, 101, 501)).unwrap();
+    wait(&mut world, 7000);
+    assert_eq!(world.forwarder.connections().count(Phase::Closing), 1);
+    world.try_enter(&tcp_back(half_closed, ACK, 501, 102)).unwrap();
+    world.try_enter(&tcp_back(half_closed, FIN | ACK, 501, 102)).unwrap();
+    wait(&mut world, 239);
+    assert_eq!(world.forwarder.connections().count(Phase::Closing), 1);
+    wait(&mut world, 1);
+    assert!(world.forwarder.connections().is_empty());
+    let reset = open(&mut world, 2001);
+    world.try_leave(&tcp(0, 2001, RST | ACK, 101, 501)).unwrap();
+    wait(&mut world, 200);
+    world.try_enter(&tcp_back(reset, ACK, 501, 101)).unwrap();
+    assert_eq!(world.forwarder.connections().count(Phase::Open), 1);
+    world.try_leave(&tcp(0, 2001, RST, 101, 0)).unwrap();
+    wait(&mut world, 240);
+    assert!(world.forwarder.connections().is_empty());
+}
+
 /// Rules hold for connections that are there.
 #[test]
 fn a_rule_that_comes_later() {
