@@ -10,7 +10,7 @@
 //!  SynSent ─SYN,ACK─▶ SynReceived ─ACK─▶ Established ─FIN─▶ Closing ─FIN of the other, both acknowledged─▶ TimeWait
 //!     └──────────────────────┴──────── RST in the window ──────┴──────▶ Reset ─any other segment─▶ as before
 //!  TimeWait, Reset ─SYN with a later number─▶ SynSent
-//!  Closing ─SYN, and the other end's SYN,ACK for it─▶ SynReceived
+//!  Established, Closing ─SYN, and the other end's SYN,ACK for it─▶ SynReceived
 //! ```
 
 use nicache_tcp::Seq;
@@ -139,8 +139,9 @@ pub struct TcpTrack {
     is_unknown: [bool; 2],
     /// The handshake was not seen: windows are what they may be at most, a quarter of all numbers.
     is_guessed: bool,
-    /// A SYN that came while the connection was closing. The other end judges whether it begins
-    /// another one between the same ends: the last segment of this one may be lost.
+    /// A SYN that came while the connection was established or closing. The other end judges
+    /// whether it begins another one between the same ends: the end of this one may have been
+    /// missed.
     again: Option<Side>,
 }
 
@@ -288,6 +289,10 @@ impl TcpTrack {
             return if is_believed { self.reset() } else { Judged::Outside };
         }
         self.advance(direction, segment);
+        if self.state == TcpState::Established && direction == Direction::Original {
+            // Whoever goes on with the connection has not begun another one.
+            self.again = None;
+        }
         if self.state == TcpState::Reset {
             self.state = self.before_reset;
         }
@@ -339,7 +344,7 @@ impl TcpTrack {
                 self.state = TcpState::SynReceived;
                 Judged::Inside
             }
-            (TcpState::Closing, Direction::Original) => {
+            (TcpState::Established | TcpState::Closing, Direction::Original) if !is_again => {
                 self.again = Some(Side::begun(segment));
                 Judged::Outside
             }
@@ -348,7 +353,7 @@ impl TcpTrack {
     }
 
     fn handle_syn_ack(&mut self, direction: Direction, segment: &TcpView) -> Judged {
-        if self.state == TcpState::Closing
+        if matches!(self.state, TcpState::Established | TcpState::Closing)
             && direction == Direction::Reply
             && let Some(again) = self.again.filter(|again| again.is_answer(segment))
         {
@@ -632,6 +637,38 @@ mod tests {
         assert_eq!(track.handle(Direction::Reply, &answer), Judged::Outside);
         assert_eq!(track.handle(Direction::Original, &segment(ACK, 102, 502, 0)), Judged::Inside);
         assert_eq!(track.state(), TcpState::TimeWait);
+    }
+
+    /// Both ends have forgotten a connection whose end was not seen.
+    #[test]
+    fn the_same_ends_while_established() {
+        let again = segment(Flags::SYN, 90_000, 0, 0);
+        let answer = segment(Flags::SYN | ACK, 70_000, 90_001, 0);
+        for mut track in [established(), TcpTrack::restored(TcpState::Established)] {
+            assert_eq!(track.handle(Direction::Original, &again), Judged::Outside);
+            assert_eq!(track.state(), TcpState::Established);
+            assert_eq!(track.handle(Direction::Reply, &answer), Judged::Inside);
+            assert_eq!(track.state(), TcpState::SynReceived);
+            let last = segment(ACK, 90_001, 70_001, 10);
+            assert_eq!(track.handle(Direction::Original, &last), Judged::Inside);
+            assert_eq!(track.state(), TcpState::Established);
+            assert_eq!(track.numbers().unwrap().map(|side| side.end), [Seq(90_011), Seq(70_001)]);
+        }
+        // A stranger's SYN: the other end acknowledges where it stands, and the connection goes on.
+        let mut track = established();
+        track.handle(Direction::Original, &again);
+        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 501, 101, 0)), Judged::Inside);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 10)), Judged::Inside);
+        assert_eq!(track.handle(Direction::Reply, &answer), Judged::Outside);
+        assert_eq!(track.state(), TcpState::Established);
+        // This connection's own SYN, late.
+        assert_eq!(
+            track.handle(Direction::Original, &segment(Flags::SYN, 100, 0, 0)),
+            Judged::Outside
+        );
+        let answer = segment(Flags::SYN | ACK, 500, 101, 0);
+        assert_eq!(track.handle(Direction::Reply, &answer), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
     }
 
     #[test]

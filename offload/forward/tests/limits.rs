@@ -631,6 +631,21 @@ fn resets_past_the_deadline_are_bounded() {
     assert_eq!(std::iter::from_fn(|| world.forwarder.poll_own()).count(), 200);
 }
 
+/// Another connection between the ends of one whose end was not seen does not lapse with that.
+#[test]
+fn the_same_ends_again_while_established() {
+    let mut world = World::new(|_| {});
+    let seen = open(&mut world, 2000);
+    world.now += Duration::from_secs(7000);
+    world.try_leave(&tcp(0, 2000, SYN, 90_000, 0)).unwrap();
+    world.try_enter(&tcp_back(seen, SYN | ACK, 70_000, 90_001)).unwrap();
+    world.try_leave(&tcp(0, 2000, ACK, 90_001, 70_001)).unwrap();
+    world.now += Duration::from_secs(7000);
+    while world.forwarder.expire(world.now) {}
+    world.try_enter(&tcp_back(seen, ACK, 70_001, 90_001)).unwrap();
+    assert_eq!(world.forwarder.connections().count(Phase::Open), 1);
+}
+
 /// RFC 6146 section 3.5.2.2: one end's last byte is not the connection's. RFC 7857 section 2.2: a
 /// reset may be lost.
 #[test]
