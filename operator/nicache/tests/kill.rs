@@ -16,7 +16,10 @@ use rustix::process::Signal;
 fn kill_and_check(victims: &[&str], says: &str) {
     private_network();
     let site = Site::new();
-    let mut nicache = Nicache::start(&["--publish", "127.0.0.1:8080"], &site.command());
+    // Another one takes a name that is free again.
+    let name = format!("{}-{}", victims.join("-"), std::process::id());
+    let options = ["--publish", "127.0.0.1:8080", "--name", &name];
+    let mut nicache = Nicache::start(&options, &site.command());
     assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
     let processes = nicache.processes();
     assert!(
@@ -132,8 +135,9 @@ fn a_killed_one_leaves_nothing_that_blocks_the_next() {
 fn ctrl_c_leaves_nothing() {
     private_network();
     let site = Site::new();
-    let mut nicache =
-        Nicache::start(&["--publish", "127.0.0.1:8080", "--share", "5432"], &site.command());
+    let name = format!("interrupted-{}", std::process::id());
+    let options = ["--publish", "127.0.0.1:8080", "--share", "5432", "--name", &name];
+    let mut nicache = Nicache::start(&options, &site.command());
     let path = socket(&nicache);
     assert!(path.exists());
     let processes = nicache.processes();
