@@ -13,7 +13,7 @@
 //! [`Counted`] (counters that another thread can read). Around a port: [`send_with_fallback`]
 //! cuts a super-frame in software for a port that cannot, and [`Idle`] with [`wait`] says when to
 //! poll and when to sleep. [`ReceiveSteering`] keeps the kernel's share of the work on the card's
-//! CPU. Beside the ports, [`unacknowledged`] asks the kernel about a TCP socket.
+//! CPU. Beside the ports, [`unacknowledged()`] asks the kernel about a TCP socket.
 //!
 //! Read first: `port.rs` (the contract), then `frame.rs`. Another kind of port is one more file
 //! that implements [`Port`]; nothing else here knows the ports by name.
