@@ -104,7 +104,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     self.ack_host(flow, SackBlocks::EMPTY);
                 }
             }
-            if flow.phase == Phase::Requests {
+            if flow.phase == Phase::Requests && has_unsent_request(flow) {
                 // The host has now taken what went ahead of the request that is held.
                 self.advance(flow, now);
                 self.pump_client(flow, now);
