@@ -121,6 +121,7 @@
  * the server's as well.
  */
 #define FLAG_OF_PROCESS 256
+#define FLAG_NETWORK 1024 /* received from a client of a network: who that is is not known */
 
 struct event_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC, after the look-up */

@@ -576,6 +576,8 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
 		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	}
+	if (is_inet(transfer))
+		flags |= FLAG_NETWORK;
 	len = ret;
 	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768 ||
 	    (connection && connection->untold))
@@ -633,7 +635,7 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		connection->has_header = 0;
 		if (flags & FLAG_INCOMPLETE) {
 			/* What is known of it before what is not. */
-			report.flags = FLAG_CERTAIN;
+			report.flags = FLAG_CERTAIN | (flags & FLAG_NETWORK);
 			report_bytes_tiny(&report);
 			report.prefix_len = 0;
 		}

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use crate::check::{Cases, eventually};
 use crate::common::{self, within};
 use crate::living::{LONG, stays};
 use crate::rules::{carry_out, files_and_rows};
-use crate::stage::{Database, Setup, Stage};
+use crate::stage::{Database, Setup, Shell, Stage};
 
 /// How often the log says that PHP-FPM was reloaded.
 fn reloads(stage: &mut Stage) -> usize {
@@ -168,6 +169,67 @@ fn php_of_the_machine() {
     });
     cases.run("a row", || {
         stage.change("/row.php", "new", || drop(stage.sql("UPDATE t SET text = 'new'")));
+    });
+    cases.run("others ask the database through the machine's network all the time", || {
+        stage.sql("CREATE TABLE others (id INT)");
+        stage.write("site/plain.html", "plain");
+        // Whenever it runs, statements of others begin and end.
+        stage.script(
+            "slow.php",
+            "<?php $db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@); usleep(300000);
+            echo $db->query('SELECT text FROM t WHERE id = 1')->fetch_row()[0];",
+        );
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut command = Command::new("mariadb");
+                command.args(["--no-defaults", "--batch", "--unbuffered", "--protocol=tcp"]);
+                command.args(["--host=127.0.0.1", "--port=3306", "--user=site", "--password=site"]);
+                let mut shell = Shell::new(
+                    {
+                        command.arg("--database=site");
+                        command
+                    },
+                    "SELECT 'said';",
+                );
+                while !stop.load(Ordering::Relaxed) {
+                    shell.run("INSERT INTO others VALUES (1); SELECT COUNT(*) FROM others;");
+                }
+            });
+            let warmed = catch_unwind(AssertUnwindSafe(|| {
+                stage.change("/slow.php", "newer", || {
+                    drop(stage.sql("UPDATE t SET text = 'newer'"))
+                });
+                stage.warm_by("/plain.html", "hits");
+            }));
+            stop.store(true, Ordering::Relaxed);
+            warmed.unwrap_or_else(|panic| resume_unwind(panic));
+        });
+    });
+    cases.run("it asks the database through the machine's network itself", || {
+        stage.script(
+            "far.php",
+            "<?php $db = new mysqli('127.0.0.1', 'site', 'site', 'site', 3306);
+            echo $db->query('SELECT text FROM t WHERE id = 1')->fetch_row()[0];",
+        );
+        // A file is sent, and which one is decided by the row.
+        for text in ["far", "new"] {
+            stage.write(&format!("data/{text}.txt"), text);
+        }
+        stage.script(
+            "chosen.php",
+            "<?php $db = new mysqli('127.0.0.1', 'site', 'site', 'site', 3306);
+            $file = '@FOLDER@/data/' . $db->query('SELECT text FROM t WHERE id = 1')->fetch_row()[0] . '.txt';
+            header('Last-Modified: ' . gmdate('D, d M Y H:i:s', filemtime($file)) . ' GMT');
+            readfile($file);",
+        );
+        for text in ["far", "new"] {
+            stage.change("/far.php", text, || {
+                drop(stage.sql(&format!("UPDATE t SET text = '{text}'")))
+            });
+            stage.expect("/chosen.php", text);
+            stage.warm("/chosen.php");
+        }
     });
     cases.run("another site's database begins on the machine", || {
         let stays = || {

@@ -8,4 +8,6 @@ pub(crate) struct Client {
     /// It was none of the server's when it first spoke on its connection. Of a process that has
     /// ended, nobody could tell any longer: a command of a timer, a dump.
     pub(crate) was_outside: bool,
+    /// It asks through a network (TCP): whoever it is has sent something to a database by one.
+    pub(crate) by_network: bool,
 }

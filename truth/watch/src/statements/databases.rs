@@ -165,7 +165,7 @@ impl Databases {
             return self.forget(sql.connection, event.clock);
         }
         match sql.what {
-            SqlStep::Received { client, certain, ahead } => {
+            SqlStep::Received { client, certain, ahead, .. } => {
                 if !ahead {
                     self.end_doubt(sql.connection, event.clock);
                 }
@@ -254,7 +254,8 @@ impl Databases {
         let mut texts = std::mem::take(&mut self.texts);
         let catalogue = self.catalogue_of(event, sql);
         let process = client;
-        let mut client = Client { process, was_outside: false };
+        let by_network = matches!(sql.what, SqlStep::Received { by_network: true, .. });
+        let mut client = Client { process, was_outside: false, by_network };
         let connection = self.connection(event, sql, process);
         if let Some(connection) = &connection {
             client.was_outside = connection.client.was_outside;
@@ -353,7 +354,7 @@ impl Databases {
         let connection = self.connections.get_or_insert(sql.connection, || {
             let session =
                 if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) };
-            let client = Client { process: client, was_outside: false };
+            let client = Client { process: client, ..Client::default() };
             Connection::new(session, client, event.tgid, of, place)
         });
         if client != 0 {
@@ -680,7 +681,8 @@ mod tests {
         let mut databases = Databases::new(HashSet::new(), 1);
         databases.used.insert(7);
         let event = |tgid: u32| LookupEvent { tgid, incomplete: true, ..LookupEvent::blank(5) };
-        let what = SqlStep::Received { client: u32::MAX, certain: false, ahead: false };
+        let what =
+            SqlStep::Received { client: u32::MAX, by_network: false, certain: false, ahead: false };
         let sql = |connection| SqlEvent { connection, kind: &Postgres, what, first: 0 };
         let own = std::process::id();
         databases.observe(&event(own), sql(1));
@@ -711,12 +713,17 @@ mod tests {
             let process = client.id();
             let received = |databases: &mut Databases| {
                 let event = LookupEvent { tgid: own, incomplete: true, ..LookupEvent::blank(5) };
-                let what = SqlStep::Received { client: process, certain: false, ahead: false };
+                let what = SqlStep::Received {
+                    client: process,
+                    by_network: false,
+                    certain: false,
+                    ahead: false,
+                };
                 let sql = SqlEvent { connection: 1, kind: &MySql, what, first: 0 };
                 databases.observe(&event, sql);
             };
             received(&mut databases);
-            let expected = Client { process, was_outside };
+            let expected = Client { process, was_outside, by_network: false };
             assert!(databases.has_written(0, 9, |client, _| client == expected));
             assert!(databases.was_asked(0, 9, |client, _| client == expected));
             let _ = client.kill();
@@ -784,7 +791,7 @@ mod tests {
     }
 
     fn received(certain: bool) -> SqlStep {
-        SqlStep::Received { client: 0, certain, ahead: false }
+        SqlStep::Received { client: 0, by_network: false, certain, ahead: false }
     }
 
     /// The connection is none of the sockets of the process that is said to be the server.

@@ -215,7 +215,8 @@ impl Follower for RemoteDatabase {
         let (now, clock) = (monotonic_ns(), self.table.clock());
         state.databases.begin_anew(now, clock);
         for &connection in busy {
-            let what = SqlStep::Received { client: 0, certain: false, ahead: false };
+            let what =
+                SqlStep::Received { client: 0, by_network: false, certain: false, ahead: false };
             let sql = SqlEvent { connection, kind: self.kind, what, first: 0 };
             state.databases.hold(&LookupEvent::elsewhere(now, clock, sql, &[]), sql);
         }
@@ -231,7 +232,7 @@ impl Follower for RemoteDatabase {
                 self.observe(
                     &mut state,
                     connection,
-                    SqlStep::Received { client: 0, certain, ahead },
+                    SqlStep::Received { client: 0, by_network: false, certain, ahead },
                     &bytes,
                 );
             }

@@ -113,13 +113,16 @@ pub(crate) fn survey_dynamic(
         return Err(RefusalReason::NotLookedUp);
     }
     let scratch = Scratch::find(&events);
-    let mut asked_database = false;
+    let (mut asked_database, mut asked_by_network) = (false, false);
     let mut asked_remotes = HashSet::new();
     for event in &events {
         match event.kind {
             EventKind::Sent(sent) => match peers.check(event, sent)? {
                 Known::Application => {}
-                Known::Database => asked_database = true,
+                Known::Database => {
+                    asked_database = true;
+                    asked_by_network |= !matches!(sent.to, Peer::Local(_));
+                }
                 Known::Remote(address) => drop(asked_remotes.insert(address)),
             },
             EventKind::Unseen => {
@@ -162,6 +165,7 @@ pub(crate) fn survey_dynamic(
     };
     let mut is_of_request = |client: Client, time_ns| {
         !others.as_ref().is_some_and(|others| others.has_statement(client.process, time_ns))
+            && (!client.by_network || asked_by_network)
             && peers.may_be_server(client)
     };
     if databases.has_written(from_ns, to_ns, &mut is_of_request) {
@@ -225,6 +229,8 @@ pub(crate) fn may_be_decided(
     }
     let mut is_of_request = |client: Client, time_ns| {
         !others.as_ref().is_some_and(|others| others.has_statement(client.process, time_ns))
+            // Who asks through a network has sent something by one: see above.
+            && !client.by_network
             && may_serve(client.process)
             && peers.may_be_server(client)
     };

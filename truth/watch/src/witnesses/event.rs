@@ -71,6 +71,8 @@ pub enum SqlStep {
     Received {
         /// Process of the client, in the initial PID namespace; 0: unknown.
         client: u32,
+        /// The client asks through a network (TCP), which does not tell its process.
+        by_network: bool,
         /// Whoever saw them first was certain that they change nothing.
         certain: bool,
         /// What was received before may not be done yet.
@@ -293,6 +295,7 @@ const FLAG_CONCURRENT: u16 = 64;
 const FLAG_REQUEST_END: u16 = 128;
 const FLAG_OF_PROCESS: u16 = 256;
 const FLAG_OVERLAY: u16 = 512;
+const FLAG_NETWORK: u16 = 1024;
 
 impl LookupEvent {
     /// Whom to ask where its paths start, in the initial PID namespace: whoever has started the
@@ -386,6 +389,7 @@ impl LookupEvent {
                     let what = match kind {
                         9 => SqlStep::Received {
                             client: u32_at(offset_of!(Head, dir_dev))?,
+                            by_network: flags & FLAG_NETWORK != 0,
                             certain: flags & FLAG_CERTAIN != 0,
                             ahead: false,
                         },

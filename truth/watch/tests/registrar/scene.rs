@@ -123,16 +123,18 @@ impl<S> Scene<S> {
         verdict
     }
 
-    /// Forwards, lets the server look up and read `path`, and judges what it read.
+    /// Forwards, lets the server look up and read `path`, and judges what it read; again while
+    /// others of this machine may be the reason for a refusal: what they change, or ask a database.
     pub(crate) fn settled(&mut self, mut attempt: impl FnMut(&mut Self) -> Verdict) -> Verdict {
+        let mut verdict = attempt(self);
         for _ in 0..50 {
-            let verdict = attempt(self);
-            if verdict != Verdict::Refused(RefusalReason::Changed) {
-                return verdict;
-            }
+            let Verdict::Refused(RefusalReason::Changed | RefusalReason::Decided) = verdict else {
+                break;
+            };
             std::thread::sleep(std::time::Duration::from_millis(5));
+            verdict = attempt(self);
         }
-        Verdict::Refused(RefusalReason::Changed)
+        verdict
     }
 }
 
