@@ -330,9 +330,10 @@ impl<W: Port, H: Port> Card<W, H> {
         self.bypass
     }
 
-    /// Drops the entries that `chosen` says; returns how many.
-    pub fn purge(&mut self, chosen: impl Fn(&Entry) -> bool) -> usize {
-        let removed = self.store.remove_where(chosen);
+    /// Drops the entries that `chosen` says, and what is on its way to become one; returns how many
+    /// entries there were.
+    pub fn purge(&mut self, chosen: impl Fn(&Entry) -> bool + Send + 'static) -> usize {
+        let removed = self.store.purge_where(chosen);
         self.sync_l0();
         self.counters.purges_by_operator += removed as u64;
         removed

@@ -15,6 +15,7 @@ use super::credit::{Allowance, Common};
 use super::distrust::Distrust;
 use super::entry::{Entry, EntryId};
 use super::pace::Pace;
+use super::purges::Purges;
 use super::site_classes::Sites;
 use super::splits::Splits;
 use super::suspects::Suspects;
@@ -50,6 +51,7 @@ pub struct Store {
     pub(super) free: Vec<u32>,
     pub(super) index: HashTable<u32>,
     pub(super) suspects: Suspects,
+    pub(super) purges: Purges,
     pub(super) candidates: Candidates,
     pub(super) distrust: Distrust,
     pub(super) splits: Splits,
@@ -93,6 +95,7 @@ impl Store {
             free: (0..entries_max as u32).rev().collect(),
             index: HashTable::with_capacity(entries_max),
             suspects: Suspects::new(),
+            purges: Purges::default(),
             candidates: Candidates::new(),
             distrust: Distrust::new(),
             splits: Splits::new(),
@@ -153,6 +156,7 @@ impl Store {
     pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>) {
         self.remove_where(|_| true);
         self.suspects = Suspects::new();
+        self.purges = Purges::default();
         self.candidates = Candidates::new();
         self.revocations += 1;
         self.revisions = revisions;
@@ -337,8 +341,16 @@ impl Store {
         self.revocations += u64::from(was_published);
     }
 
+    /// Purges what `chosen` says, also of replies that are on their way; returns how many entries
+    /// there were.
+    pub fn purge_where(&mut self, chosen: impl Fn(&Entry) -> bool + Send + 'static) -> usize {
+        let removed = self.remove_where(&chosen);
+        self.purges.note(self.revisions.advance_clock(), chosen);
+        removed
+    }
+
     /// Takes every entry out of the index that `chosen` says; returns how many.
-    pub fn remove_where(&mut self, chosen: impl Fn(&Entry) -> bool) -> usize {
+    pub(super) fn remove_where(&mut self, chosen: impl Fn(&Entry) -> bool) -> usize {
         let mut removed = 0;
         for index in 0..self.places.len() as u32 {
             let place = &self.places[index as usize];

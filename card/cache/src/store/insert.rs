@@ -86,7 +86,7 @@ pub enum Inserted {
 /// Why a fill did not become an entry after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotInserted {
-    /// A source changed meanwhile.
+    /// A source changed meanwhile, or an operator has purged it.
     Changed,
     /// All places are taken by entries that replies still need.
     NoPlace,
@@ -418,27 +418,10 @@ impl Store {
         epoch: Epoch,
         counters: &mut Counters,
     ) -> Result<EntryId, NotInserted> {
-        if let Some(old) = self.name_of(&new.key) {
-            self.remove(old, Removal::Purged);
-        }
+        let (key, body) = (new.key, new.body);
         let incoming =
-            Incoming { key: policy_key(&new.key), bytes: CardMemory::occupied_bytes(new.body_len) };
-        while self.free.is_empty() && self.evict(incoming, counters) {}
-        let Some(index) = self.free.pop() else {
-            self.release(new.body);
-            return Err(NotInserted::NoPlace);
-        };
-        while self.policy.handle_insert(incoming.key, incoming.bytes).is_err() {
-            if !self.evict(incoming, counters) {
-                self.free.push(index);
-                self.release(new.body);
-                return Err(NotInserted::NoPlace);
-            }
-        }
-        let key = new.key;
-        self.places_used = self.places_used.max(index + 1);
-        let place = &mut self.places[index as usize];
-        place.entry = Some(Entry {
+            Incoming { key: policy_key(&key), bytes: CardMemory::occupied_bytes(new.body_len) };
+        let entry = Entry {
             key,
             target: new.target,
             host: new.host,
@@ -469,7 +452,29 @@ impl Store {
             is_published: false,
             pins: 0,
             dead: false,
-        });
+        };
+        if self.purges.has(&entry) {
+            self.release(body);
+            return Err(NotInserted::Changed);
+        }
+        if let Some(old) = self.name_of(&key) {
+            self.remove(old, Removal::Purged);
+        }
+        while self.free.is_empty() && self.evict(incoming, counters) {}
+        let Some(index) = self.free.pop() else {
+            self.release(body);
+            return Err(NotInserted::NoPlace);
+        };
+        while self.policy.handle_insert(incoming.key, incoming.bytes).is_err() {
+            if !self.evict(incoming, counters) {
+                self.free.push(index);
+                self.release(body);
+                return Err(NotInserted::NoPlace);
+            }
+        }
+        self.places_used = self.places_used.max(index + 1);
+        let place = &mut self.places[index as usize];
+        place.entry = Some(entry);
         let generation = place.generation;
         let places = &self.places;
         self.index.insert_unique(key.low_u64(), index, |&index| {

@@ -20,6 +20,7 @@ mod learned;
 mod life;
 mod pace;
 mod pages;
+mod purges;
 mod reinstate;
 mod remembered;
 mod seen;

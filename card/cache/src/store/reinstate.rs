@@ -88,6 +88,7 @@ impl Store {
         }
         if self.suspects.asked > 0 && now > self.suspects.asked_last + VERDICT_PATIENCE {
             self.suspects.asked = 0;
+            self.suspects.given_up = self.revisions.clock();
             let is_asked =
                 |entry: &super::entry::Entry| matches!(entry.standing, Standing::Asked(_));
             counters.purges_by_source += self.remove_where(is_asked) as u64;
@@ -96,7 +97,10 @@ impl Store {
 
     /// The watcher has answered.
     pub fn handle_reinstatement(&mut self, verdict: ReinstateVerdict, counters: &mut Counters) {
-        self.suspects.asked = self.suspects.asked.saturating_sub(1);
+        // A late one must not stand for another that is still waited for.
+        if verdict.stamp > self.suspects.given_up {
+            self.suspects.asked = self.suspects.asked.saturating_sub(1);
+        }
         let id = EntryId::from_wire(verdict.id);
         let epoch = self.revisions.epoch();
         let Some(entry) = self.get(id) else { return };

@@ -191,3 +191,44 @@ fn an_answer_to_an_older_question_is_nothing() {
     assert_eq!((cache.find("/b"), cache.fills.in_use()), (Found::Absent, 0));
     assert_eq!(cache.counters.fills_refused[RefusalReason::Changed.index()], 1);
 }
+
+#[test]
+fn what_is_on_its_way_is_purged_too() {
+    for class in [Class::Static, Class::Dynamic] {
+        let mut cache = Cache::new(class);
+        if class == Class::Dynamic {
+            cache.visit(1, "/a", "one");
+            cache.visit(1, "/b", "one");
+        }
+        let (meant, other) = (cache.forward(2, "/a"), cache.forward(2, "/b"));
+        assert_eq!(cache.store.purge_where(|entry| *entry.target == *b"/a"), 0);
+        cache.reply(meant.expect("a fill"), "one");
+        cache.reply(other.expect("a fill"), "one");
+        cache.talk();
+        assert_eq!(cache.find("/a"), Found::Absent, "{class:?}");
+        assert_eq!(cache.counters.fills_aborted[FillAbort::ChangedAtInsert.index()], 1);
+        assert!(matches!(cache.find("/b"), Found::Entry(_)), "{class:?}: nobody meant it");
+        cache.visit(3, "/a", "one");
+        cache.visit(4, "/a", "one");
+        assert!(matches!(cache.find("/a"), Found::Entry(_)), "{class:?}: it was asked for later");
+        assert_eq!(cache.store.purge_where(|_| true), 2);
+        assert_eq!((cache.find("/a"), cache.find("/b")), (Found::Absent, Found::Absent));
+        assert_eq!(cache.store.memory().used_bytes(), 0);
+    }
+}
+
+/// Only the last purges are told apart; a reply that is older than those becomes no entry.
+#[test]
+fn purges_without_end() {
+    let mut cache = Cache::new(Class::Static);
+    let before = cache.forward(1, "/before").expect("a fill");
+    for _ in 0..10_000 {
+        cache.store.purge_where(|entry| *entry.target == *b"/other");
+    }
+    let after = cache.forward(1, "/after").expect("a fill");
+    cache.reply(before, "one");
+    cache.reply(after, "one");
+    cache.talk();
+    assert_eq!(cache.find("/before"), Found::Absent);
+    assert!(matches!(cache.find("/after"), Found::Entry(_)));
+}
