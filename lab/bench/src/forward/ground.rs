@@ -31,6 +31,8 @@ pub(super) enum Load {
     Tcp(u32),
     /// Datagrams, from the client to the server, as fast as they are taken.
     Udp,
+    /// Requests, each by a connection of its own: a byte there, [`REPLY_BYTES`] back.
+    Requests,
 }
 
 impl Load {
@@ -40,14 +42,23 @@ impl Load {
             Self::Tcp(1) => "1 TCP stream".to_owned(),
             Self::Tcp(count) => format!("{count} TCP streams"),
             Self::Udp => "UDP".to_owned(),
+            Self::Requests => "connections".to_owned(),
         }
     }
 }
 
+/// The first byte that a client says on a connection.
+const WANTS_A_STREAM: u8 = b's';
+const WANTS_A_REPLY: u8 = b'r';
+/// What comes back for a request.
+const REPLY_BYTES: usize = 1024;
+/// Clients that ask at once, each for one reply after the other.
+const ASKERS: u32 = 8;
+
 /// What has been moved, and what it took.
 pub(super) struct Moved {
-    /// Bytes of payload that arrived.
-    pub bytes: u64,
+    /// Bytes of payload that arrived; replies, of [`Load::Requests`].
+    pub count: u64,
     /// In so many seconds.
     pub seconds: f64,
     /// What all processors of this machine were at work meanwhile, in seconds.
@@ -97,8 +108,16 @@ impl Ground {
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 std::thread::spawn(move || {
-                    let chunk = vec![0x5a; CHUNK_BYTES];
-                    while stream.write_all(&chunk).is_ok() {}
+                    let mut wish = [0];
+                    let _ = stream.read_exact(&mut wish);
+                    match wish {
+                        [WANTS_A_STREAM] => {
+                            let chunk = vec![0x5a; CHUNK_BYTES];
+                            while stream.write_all(&chunk).is_ok() {}
+                        }
+                        [WANTS_A_REPLY] => drop(stream.write_all(&[0x5a; REPLY_BYTES])),
+                        _ => {}
+                    }
                 });
             }
         });
@@ -130,13 +149,14 @@ impl Ground {
         let target: SocketAddr = target.parse()?;
         let stop = Arc::new(AtomicBool::new(false));
         let counted = match load {
-            Load::Tcp(_) => Arc::new(AtomicU64::new(0)),
+            Load::Tcp(_) | Load::Requests => Arc::new(AtomicU64::new(0)),
             Load::Udp => Arc::clone(&self.received),
         };
         let mut threads = Vec::new();
         for _ in 0..match load {
             Load::Tcp(streams) => streams,
             Load::Udp => 1,
+            Load::Requests => ASKERS,
         } {
             let (stop, counted) = (Arc::clone(&stop), Arc::clone(&counted));
             let start = move || -> std::io::Result<_> {
@@ -145,8 +165,12 @@ impl Ground {
                     socket.connect(target)?;
                     return Ok(std::thread::spawn(move || send(&socket, &stop)));
                 }
-                let stream = connect(target)?;
+                if load == Load::Requests {
+                    return Ok(std::thread::spawn(move || ask(target, &stop, &counted)));
+                }
+                let mut stream = connect(target)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
+                stream.write_all(&[WANTS_A_STREAM])?;
                 Ok(std::thread::spawn(move || receive(stream, &stop, &counted)))
             };
             threads.push(
@@ -154,11 +178,11 @@ impl Ground {
             );
         }
         std::thread::sleep(WARM_UP);
-        let (bytes, busy, ours, begun) =
+        let (count, busy, ours, begun) =
             (counted.load(Ordering::Relaxed), busy_s()?, processes_s(subject), Instant::now());
         std::thread::sleep(length);
-        let (bytes, busy, ours) = (
-            counted.load(Ordering::Relaxed) - bytes,
+        let (count, busy, ours) = (
+            counted.load(Ordering::Relaxed) - count,
             busy_s()? - busy,
             processes_s(subject) - ours,
         );
@@ -167,10 +191,10 @@ impl Ground {
         for thread in threads {
             let _ = thread.join();
         }
-        if bytes == 0 {
+        if count == 0 {
             bail!("nothing arrived from {target}");
         }
-        Ok(Moved { bytes, seconds, busy_s: busy, ours_s: ours.max(0.0) })
+        Ok(Moved { count, seconds, busy_s: busy, ours_s: ours.max(0.0) })
     }
 }
 
@@ -192,6 +216,24 @@ fn receive(mut stream: TcpStream, stop: &AtomicBool, counted: &AtomicU64) {
             Ok(count) if count > 0 => counted.fetch_add(count as u64, Ordering::Relaxed),
             _ => return,
         };
+    }
+}
+
+/// One connection after the other. The server ends each, so the wait after the end is the server's,
+/// and ports of the client are free at once.
+fn ask(target: SocketAddr, stop: &AtomicBool, counted: &AtomicU64) {
+    let mut reply = Vec::with_capacity(REPLY_BYTES);
+    while !stop.load(Ordering::Relaxed) {
+        reply.clear();
+        let mut attempt = || -> std::io::Result<usize> {
+            let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(3))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.write_all(&[WANTS_A_REPLY])?;
+            stream.read_to_end(&mut reply)
+        };
+        if attempt().is_ok_and(|count| count == REPLY_BYTES) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

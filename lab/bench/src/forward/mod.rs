@@ -7,22 +7,34 @@
 //! processes that take part is told beside it.
 
 mod balancer;
+mod figure;
 mod ground;
+mod report;
 mod subject;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use nicache_forward::modes::Mode;
 
 use crate::progress::Progress;
+use crate::wire::process::machine_load;
+use crate::wire::{LOAD_MAX, check_namespaces, kernel};
 use crate::{Stop, Summary};
+pub use figure::draw;
 use ground::{Ground, Load, Moved};
+pub use report::{Ratio, Report, Row, Setting, read_report};
 use subject::Subject;
 
-const LOADS: [Load; 3] = [Load::Tcp(1), Load::Tcp(16), Load::Udp];
+const LOADS: [Load; 4] = [Load::Tcp(1), Load::Tcp(16), Load::Udp, Load::Requests];
+
+/// Who is compared with whom, by CPU, and the most that the first should take of the second's.
+const AIMS: [(Subject, Subject, f64); 3] = [
+    (Subject::Nicache(Mode::Direct), Subject::Haproxy, 0.6),
+    (Subject::NicacheFast, Subject::Balancer, 1.1),
+    (Subject::NicacheFast, Subject::Nftables, 1.0),
+];
 
 /// What to measure.
 pub struct Plan {
@@ -38,29 +50,28 @@ pub struct Plan {
     pub stop: Stop,
 }
 
-/// One subject under one load, over all rounds.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Row {
-    /// The subject.
-    pub subject: String,
-    /// The load.
-    pub load: String,
-    /// Bits of payload per second, in billions.
-    pub gigabits_per_s: Summary,
-    /// Seconds of processors for each billion bytes of payload.
-    pub cpu_s_per_gb: Summary,
-    /// Of these, those of client, server and what is between them: other work on the machine is not
-    /// in it, but nor is what the kernel did in threads of its own.
-    pub processes_cpu_s_per_gb: Summary,
+/// One measurement.
+#[derive(Debug, Clone, Copy)]
+struct Figures {
+    /// Gb/s, or replies per second.
+    rate: f64,
+    /// Seconds of processors for each billion bytes, or microseconds for each reply.
+    cpu: f64,
+    /// Of these, those of client, server and what is between them.
+    processes_cpu: f64,
 }
 
-/// What came out.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report {
-    /// How often everything was measured.
-    pub rounds: u32,
-    /// The figures.
-    pub rows: Vec<Row>,
+impl Figures {
+    fn of(load: Load, moved: &Moved) -> Self {
+        let Moved { count, seconds, busy_s, ours_s } = *moved;
+        let count = count as f64;
+        // For one unit: a billion bytes, or a reply.
+        let (units, rate, cpu) = match load {
+            Load::Requests => (count, count / seconds, 1e6),
+            Load::Tcp(_) | Load::Udp => (count / 1e9, count * 8.0 / 1e9 / seconds, 1.0),
+        };
+        Self { rate, cpu: busy_s * cpu / units, processes_cpu: ours_s * cpu / units }
+    }
 }
 
 /// Measures.
@@ -68,6 +79,9 @@ pub struct Report {
 /// # Errors
 /// Something is missing, or a subject does not forward.
 pub fn run(plan: &Plan) -> Result<Report> {
+    check_namespaces("bench forward")?;
+    let cpus = std::thread::available_parallelism()?.get();
+    let load_before = machine_load(Duration::from_secs(1), cpus)?;
     let ground = Ground::build()?;
     let folder = tempfile::tempdir()?;
     let subjects: Vec<Subject> =
@@ -78,7 +92,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
             LOADS.into_iter().filter(|load| subject.carries(*load)).map(|load| (*subject, load))
         })
         .collect();
-    let mut figures = vec![Vec::<[f64; 3]>::new(); cells.len()];
+    let mut figures = vec![Vec::<Figures>::new(); cells.len()];
     let mut progress = Progress::new(cells.len() * plan.rounds as usize, &plan.stop);
     for _ in 0..plan.rounds {
         for ((subject, load), figures) in cells.iter().zip(&mut figures) {
@@ -86,52 +100,57 @@ pub fn run(plan: &Plan) -> Result<Report> {
             let standing = subject.start(&ground, &plan.nicache, folder.path())?;
             let measured = ground.run(*load, subject.target(), plan.length, standing.pid());
             standing.stop(&ground)?;
-            let Moved { bytes, seconds, busy_s, ours_s } =
+            let moved =
                 measured.with_context(|| format!("{}, {}", subject.label(), load.label()))?;
-            let gigabytes = bytes as f64 / 1e9;
-            figures.push([gigabytes * 8.0 / seconds, busy_s / gigabytes, ours_s / gigabytes]);
+            figures.push(Figures::of(*load, &moved));
         }
     }
     progress.end();
-    let rows = cells.iter().zip(figures).filter(|(_, figures)| !figures.is_empty()).map(
-        |((subject, load), figures)| Row {
-            subject: subject.label(),
-            load: load.label(),
-            gigabits_per_s: Summary::of(figures.iter().map(|[rate, ..]| *rate)),
-            cpu_s_per_gb: Summary::of(figures.iter().map(|[_, busy, _]| *busy)),
-            processes_cpu_s_per_gb: Summary::of(figures.iter().map(|[.., ours]| *ours)),
-        },
-    );
-    Ok(Report { rounds: plan.rounds, rows: rows.collect() })
+    let measured: Vec<(Subject, Load, Vec<Figures>)> = cells
+        .into_iter()
+        .zip(figures)
+        .filter(|(_, figures)| !figures.is_empty())
+        .map(|((subject, load), figures)| (subject, load, figures))
+        .collect();
+    let rows = measured.iter().map(|(subject, load, figures)| Row {
+        subject: subject.label(),
+        load: load.label(),
+        by_request: *load == Load::Requests,
+        rate: Summary::of(figures.iter().map(|figures| figures.rate)),
+        cpu: Summary::of(figures.iter().map(|figures| figures.cpu)),
+        processes_cpu: Summary::of(figures.iter().map(|figures| figures.processes_cpu)),
+    });
+    let setting = Setting {
+        rounds: plan.rounds,
+        seconds: plan.length.as_secs_f64(),
+        cpus,
+        kernel: kernel(),
+        load_before,
+        busy: load_before > LOAD_MAX,
+    };
+    Ok(Report { setting, rows: rows.collect(), ratios: ratios(&measured) })
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "CPU s/GB: of the whole machine, and of client, server and subject; least to most of {} rounds",
-            self.rounds
-        )?;
-        writeln!(
-            f,
-            "{:<18} {:<15} {:>7} {:>9} {:>9}",
-            "subject", "load", "Gb/s", "machine", "processes"
-        )?;
-        for Row {
-            subject,
-            load,
-            gigabits_per_s: rate,
-            cpu_s_per_gb: cpu,
-            processes_cpu_s_per_gb: ours,
-        } in &self.rows
-        {
-            let Summary { median, min, max } = ours;
-            let (rate, cpu) = (rate.median, cpu.median);
-            writeln!(
-                f,
-                "{subject:<18} {load:<15} {rate:>7.2} {cpu:>9.2} {median:>9.2}  {min:.2} to {max:.2}"
-            )?;
+/// The aims, by rounds: what is compared was measured shortly after one another.
+fn ratios(measured: &[(Subject, Load, Vec<Figures>)]) -> Vec<Ratio> {
+    let find = |subject: Subject, load: Load| {
+        measured.iter().find(|(of, by, _)| (*of, *by) == (subject, load))
+    };
+    let mut ratios = Vec::new();
+    for (subject, other, aim) in AIMS {
+        for load in LOADS {
+            if let (Some((.., ours)), Some((.., theirs))) = (find(subject, load), find(other, load))
+            {
+                let by_rounds = ours.iter().zip(theirs).map(|(ours, theirs)| ours.cpu / theirs.cpu);
+                ratios.push(Ratio {
+                    subject: subject.label(),
+                    other: other.label(),
+                    load: load.label(),
+                    cpu: Summary::of(by_rounds),
+                    aim,
+                });
+            }
         }
-        Ok(())
     }
+    ratios
 }

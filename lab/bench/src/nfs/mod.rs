@@ -37,6 +37,8 @@ const ROOM_BYTES: u64 = 256 << 20;
 pub struct Plan {
     /// The nicache program.
     pub nicache: PathBuf,
+    /// This program, which has the peer as a command.
+    pub laboratory: PathBuf,
     /// How often everything is measured.
     pub rounds: u32,
     /// How long a measurement takes that does not end by itself.
@@ -103,6 +105,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
             target.enter()?;
             let ground = Ground {
                 nicache: &plan.nicache,
+                laboratory: &plan.laboratory,
                 url: target.url(),
                 folder: folder.to_owned(),
                 memory_bytes: plan.memory_bytes,

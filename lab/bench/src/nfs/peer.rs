@@ -34,18 +34,19 @@ pub fn missing() -> Option<&'static str> {
         .find(|program| !folders.iter().any(|folder| Path::new(folder).join(program).exists()))
 }
 
-/// Serves until standard input ends. `folder` is for configuration and logs.
+/// Serves until standard input ends. `folder` is for configuration and logs; `nicache` is the
+/// program that owns the mount.
 ///
 /// # Errors
 /// The unit cannot be mounted, or Ganesha does not serve.
-pub fn serve(url: &str, folder: &Path) -> Result<()> {
+pub fn serve(url: &str, folder: &Path, nicache: &Path) -> Result<()> {
     mount("tmpfs", "/run", "tmpfs", MountFlags::empty(), None).context("/run")?;
     let point = Path::new("/run/export");
     for folder in [point, Path::new("/run/ganesha"), Path::new("/run/rpcbind")] {
         fs::create_dir(folder)?;
     }
     let lun: Arc<dyn Lun> = Arc::new(IscsiLun::open(&url.parse()?, &IscsiOptions::default())?);
-    let mut supervisor = Command::new("/proc/self/exe");
+    let mut supervisor = Command::new(nicache);
     supervisor.arg("mount-owner").stdout(Stdio::null());
     let options = MountOptions { mkfs: false, threads: 4, supervisor, unmount_max: PATIENCE };
     let mounted = Mounted::open(Arc::new(Plain(lun)), options)?;

@@ -42,6 +42,8 @@ impl Subject {
 pub(super) struct Ground<'a> {
     /// The nicache program.
     pub nicache: &'a Path,
+    /// The program that has the peer as a command.
+    pub laboratory: &'a Path,
     /// The unit.
     pub url: String,
     /// For files of a subject.
@@ -100,9 +102,9 @@ impl Running {
             Subject::Ganesha => {
                 command.args(["unshare", "--mount", "--propagation", "private"]);
                 command
-                    .arg(ground.nicache)
+                    .arg(ground.laboratory)
                     .args(["bench", "nfs-peer", &ground.url])
-                    .arg(&ground.folder);
+                    .args([ground.folder.as_path(), ground.nicache]);
             }
         }
         let log = std::fs::File::create(ground.folder.join("log"))?;

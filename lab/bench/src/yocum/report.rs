@@ -1,8 +1,19 @@
-//! The report as text.
+//! The report as text, and read again.
 
 use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 
 use super::{FIGURE_7, How, Latency, Peak, Queued, Report, Streamed};
+
+/// Reads a report that was saved.
+///
+/// # Errors
+/// It is not there, or none.
+pub fn read_report(path: &Path) -> Result<Report> {
+    serde_json::from_slice(&std::fs::read(path)?).context("this is not a result of bench yocum")
+}
 
 fn name(how: How) -> &'static str {
     match how {
@@ -68,27 +79,27 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:>8}  {:8} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7}",
-            "segment", "", "cache KB", "MB/s", "gain", "hits", "queue full", "lost"
+            "{:>8}  {:8} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7} {:>8}",
+            "segment", "", "cache KB", "MB/s", "gain", "hits", "queue full", "lost", "spilled"
         )?;
         for (segment_bytes, [paper_base, paper_peak]) in FIGURE_7 {
             let cells: Vec<&Streamed> =
                 self.streams.iter().filter(|cell| cell.segment_bytes == segment_bytes).collect();
             let base = cells
                 .iter()
-                .find(|cell| cell.how == How::Copy)
+                .find(|cell| cell.mode == "copy")
                 .map_or(f64::NAN, |cell| cell.outcome.mb_per_s);
-            for Streamed { how, cache_bytes, outcome, .. } in cells {
+            for Streamed { mode, cache_bytes, outcome, .. } in cells {
                 writeln!(
                     f,
-                    "{segment_bytes:>8}  {:8} {:>9} {:>9.1} {:>9} {:>9.3} {:>11} {:>7}",
-                    name(*how),
+                    "{segment_bytes:>8}  {mode:8} {:>9} {:>9.1} {:>9} {:>9.3} {:>11} {:>7} {:>8}",
                     cache_bytes / 1024,
                     outcome.mb_per_s,
                     percent(outcome.mb_per_s, base),
                     outcome.hit_rate,
                     outcome.queue_full,
-                    outcome.lost
+                    outcome.lost,
+                    outcome.spilled
                 )?;
             }
             writeln!(

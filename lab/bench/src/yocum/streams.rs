@@ -17,6 +17,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use nicache_bus::{Attachment, Window};
+use nicache_crossing::BusClass;
 use nicache_firmware::Firmware;
 use nicache_forward::bus::Bus;
 use nicache_forward::engine::{Engine, EngineConfig};
@@ -32,7 +33,7 @@ use nicache_tcp::checksum::{finish, sum};
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{DELAYED_NS, Receiver, Sender, TIMEOUT_NS};
-use super::machine::{How, Machine};
+use super::machine::Machine;
 
 const STREAMS: usize = 16;
 /// Four clients have four streams each.
@@ -55,7 +56,7 @@ const SERVER_MAC: [u8; 6] = [4, 0, 0, 0, 0, 2];
 #[derive(Debug, Clone, Copy)]
 pub struct StreamsConfig {
     /// How payload is forwarded.
-    pub how: How,
+    pub mode: Mode,
     /// Bytes of the card's cache, beside what is posted.
     pub cache_bytes: u64,
     /// Bytes of payload in a segment.
@@ -75,6 +76,8 @@ pub struct StreamsOutcome {
     pub queue_full: u64,
     /// Packets dropped because the card had lost their payload (DIRECT).
     pub lost: u64,
+    /// Entries fetched to main memory before they were taken (spill, adaptive).
+    pub spilled: u64,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,6 +133,8 @@ struct Simulation {
     numbered: u64,
     links: [u64; 4],
     is_cpu_busy: bool,
+    /// Bytes of payload that had crossed the bus when the CPU was last charged.
+    crossed: u64,
     now: u64,
 }
 
@@ -156,16 +161,12 @@ pub fn simulate(machine: &Machine, config: &StreamsConfig) -> io::Result<Streams
         hit_rate: card as f64 / ((card + memory + lost * config.segment_bytes) as f64).max(1.0),
         queue_full: after.queue_full - before.queue_full,
         lost,
+        spilled: after.spilled - before.spilled,
     })
 }
 
 impl Simulation {
     fn new(machine: &Machine, config: &StreamsConfig) -> io::Result<Self> {
-        let mode = match config.how {
-            How::Copy => Mode::Copy,
-            How::Pcache => Mode::Pcache,
-            How::Direct => Mode::Direct,
-        };
         let entries = (config.cache_bytes / PAGE_BYTES) as u32 + POSTS;
         let attachment = Attachment::create()?;
         let mut files = Vec::new();
@@ -211,7 +212,7 @@ impl Simulation {
             forwarder.set_neighbour(0, [10, 1, 0, 2 + client as u8].into(), CLIENT_MAC);
         }
         let setup = EngineConfig {
-            mode,
+            mode: config.mode,
             order: Order::Mru,
             entries,
             buffers: BUFFERS,
@@ -233,6 +234,7 @@ impl Simulation {
             numbered: 0,
             links: [0; 4],
             is_cpu_busy: false,
+            crossed: 0,
             now: 0,
         })
     }
@@ -326,8 +328,15 @@ impl Simulation {
             (after.card_bytes - before.card_bytes, after.memory_bytes - before.memory_bytes);
         let is_lost = after.lost > before.lost;
         let payload = if is_lost { self.config.segment_bytes } else { card + memory };
-        let received = if self.config.how == How::Direct { 0 } else { payload };
-        let bus_bytes = received + memory + 2 * HEAD_BYTES as u64;
+        let content = self.card.bus().of(BusClass::Content);
+        let crossed = match self.config.mode {
+            Mode::Copy | Mode::Pcache => payload + memory,
+            Mode::Direct => memory,
+            // Only the card knows when it crossed, and how often: what has since the last packet.
+            Mode::Spill | Mode::Adaptive => content - self.crossed,
+        };
+        self.crossed = content;
+        let bus_bytes = crossed + 2 * HEAD_BYTES as u64;
         let pages = payload.div_ceil(PAGE_BYTES) as f64;
         let machine = &self.machine;
         let us = machine.packet_us

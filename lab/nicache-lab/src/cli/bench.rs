@@ -56,6 +56,8 @@ pub(crate) enum BenchCommand {
         unit: String,
         /// For configuration and logs
         folder: PathBuf,
+        /// The nicache program, which owns the mount
+        nicache: PathBuf,
     },
     /// A path that loses, reorders, duplicates and delays packets: the goodput of the card's TCP
     /// beside that of Linux
@@ -604,6 +606,15 @@ pub(crate) struct BenchForwardArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "only"])]
+    pub from: Option<PathBuf>,
     /// How often everything is measured, in turn
     #[arg(
         long,
@@ -631,6 +642,15 @@ pub(crate) struct BenchYocumArgs {
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "packets", "seed", "milliseconds"])]
+    pub from: Option<PathBuf>,
     /// Packets of each cell of Figure 5
     #[arg(
         long,

@@ -1,5 +1,6 @@
 //! `nicache bench`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use nicache_bench::{
     Stop, curves, dynamic, forward, impair, kim, nfs, pipeline, sets, siege, sim, wire, yocum,
 };
+use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::card_program;
@@ -28,8 +30,8 @@ pub(super) fn execute(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Sets(arguments) => run_sets(arguments),
         BenchCommand::Kim(arguments) => run_kim(arguments),
         BenchCommand::Nfs(arguments) => run_nfs(arguments),
-        BenchCommand::NfsPeer { unit, folder } => {
-            nfs::peer::serve(unit, folder).map(|()| ExitCode::SUCCESS)
+        BenchCommand::NfsPeer { unit, folder, nicache } => {
+            nfs::peer::serve(unit, folder, nicache).map(|()| ExitCode::SUCCESS)
         }
         BenchCommand::Impair(arguments) => run_impair(arguments),
         BenchCommand::Siege(arguments) => run_siege(arguments),
@@ -54,19 +56,9 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
             stop: stop()?,
         })?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, wire::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || wire::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     // Measurements that failed are in the result; whoever only looks at the status shall know of
     // them, too.
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -89,19 +81,9 @@ fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
             stop: stop()?,
         })?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, curves::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || curves::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -111,7 +93,8 @@ fn run_nfs(arguments: &BenchNfsArgs) -> Result<ExitCode> {
         Some(path) => nfs::read_report(path)
             .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => nfs::run(&nfs::Plan {
-            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            nicache: card_program::find()?,
+            laboratory: std::env::current_exe().context("cannot find this program's file")?,
             rounds: arguments.rounds.unwrap_or(if is_quick { 1 } else { 3 }),
             time: Duration::from_secs(
                 arguments.seconds.unwrap_or(if is_quick { 1 } else { 3 }).into(),
@@ -124,15 +107,8 @@ fn run_nfs(arguments: &BenchNfsArgs) -> Result<ExitCode> {
             stop: stop()?,
         })?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    print(&report, arguments.json, || report.table())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -150,19 +126,9 @@ fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {
             stop: stop()?,
         })?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, impair::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || impair::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     Ok(if report.failures.is_empty() && report.setting.left_out == 0 {
         ExitCode::SUCCESS
     } else {
@@ -203,19 +169,9 @@ fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {
             stop: stop()?,
         })?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, siege::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || siege::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -245,19 +201,9 @@ fn run_sim(arguments: &BenchSimArgs) -> Result<ExitCode> {
             policies: arguments.policies.iter().map(|choice| choice.policy).collect(),
         })?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, sim::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || sim::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -288,19 +234,9 @@ fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
             })?
         }
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, kim::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || kim::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -310,19 +246,9 @@ fn run_dynamic(arguments: &BenchDynamicArgs) -> Result<ExitCode> {
             .with_context(|| format!("cannot read the result {}", path.display()))?,
         None => dynamic::run(&dynamic_plan(arguments)?)?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, dynamic::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || dynamic::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -378,19 +304,9 @@ fn run_sets(arguments: &BenchSetsArgs) -> Result<ExitCode> {
             stop: stop()?,
         })?,
     };
-    let json = serde_json::to_string(&report)?;
-    if let Some(path) = &arguments.save {
-        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.figure {
-        std::fs::write(path, sets::draw(&report))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if arguments.json {
-        println!("{json}");
-    } else {
-        print!("{}", report.table());
-    }
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || sets::draw(&report))?;
+    print(&report, arguments.json, || report.table())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -400,37 +316,62 @@ fn run_pipeline(arguments: &BenchPipelineArgs) -> Result<ExitCode> {
     if report.measured.is_empty() {
         bail!("no kind of requests has `{}` in its name", arguments.only);
     }
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{}", report.table());
-    }
+    print(&report, arguments.json, || report.table())?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn run_yocum(arguments: &BenchYocumArgs) -> Result<ExitCode> {
     let (packets, seed, milliseconds) = (arguments.packets, arguments.seed, arguments.milliseconds);
-    let report = yocum::run(&yocum::Plan { packets, seed, milliseconds })?;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{report}");
-    }
+    let report = match &arguments.from {
+        Some(path) => yocum::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
+        None => yocum::run(&yocum::Plan { packets, seed, milliseconds })?,
+    };
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || yocum::draw(&report))?;
+    print(&report, arguments.json, || report.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn run_forward(arguments: &BenchForwardArgs) -> Result<ExitCode> {
-    let report = forward::run(&forward::Plan {
-        nicache: card_program::find()?,
-        rounds: arguments.rounds,
-        length: Duration::from_secs(arguments.seconds.into()),
-        only: arguments.only.clone(),
-        stop: stop()?,
-    })?;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{report}");
-    }
+    let report = match &arguments.from {
+        Some(path) => forward::read_report(path)
+            .with_context(|| format!("cannot read the result {}", path.display()))?,
+        None => forward::run(&forward::Plan {
+            nicache: card_program::find()?,
+            rounds: arguments.rounds,
+            length: Duration::from_secs(arguments.seconds.into()),
+            only: arguments.only.clone(),
+            stop: stop()?,
+        })?,
+    };
+    save(&report, arguments.save.as_deref())?;
+    draw(arguments.figure.as_deref(), || forward::draw(&report))?;
+    print(&report, arguments.json, || report.to_string())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Saves a result, if a file is named.
+fn save(report: &impl Serialize, path: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    write(path, &serde_json::to_string(report)?)
+}
+
+/// Draws a result, if a file is named.
+fn draw(path: Option<&Path>, picture: impl FnOnce() -> String) -> Result<()> {
+    path.map_or(Ok(()), |path| write(path, &picture()))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Prints a result, as JSON or as a table.
+fn print(report: &impl Serialize, as_json: bool, table: impl FnOnce() -> String) -> Result<()> {
+    if as_json {
+        println!("{}", serde_json::to_string(report)?);
+    } else {
+        print!("{}", table());
+    }
+    Ok(())
 }
