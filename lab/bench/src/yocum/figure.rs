@@ -16,7 +16,7 @@ pub fn draw(report: &Report) -> String {
     let (mut series, mut marks) = (Vec::new(), Vec::new());
     for (segment_bytes, _) in FIGURE_7 {
         let is_small = segment_bytes < 4096;
-        let size = if is_small { "1460 B" } else { "8 KB" };
+        let size = if is_small { "1.5K" } else { "8K" };
         let of_size =
             || report.streams.iter().filter(move |cell| cell.segment_bytes == segment_bytes);
         for mode in &modes {

@@ -649,7 +649,11 @@ pub(crate) struct BenchYocumArgs {
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
     /// Measure nothing, show the result saved in this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "packets", "seed", "milliseconds"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["save", "packets", "seed", "milliseconds"],
+    )]
     pub from: Option<PathBuf>,
     /// Packets of each cell of Figure 5
     #[arg(
