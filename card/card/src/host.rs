@@ -148,6 +148,9 @@ impl<W: Port, H: Port> Card<W, H> {
             };
             self.invalidate_before(flow, next);
         }
+        if flow.unsafe_request {
+            self.note_answer(flow, &frame.data()[tcp.payload_at..tcp.end], tcp);
+        }
         self.pass_host_frame(flow, frame, tcp);
         let mut tracked = Tracked::default();
         if data_end.gt(flow.host.rcv_nxt) {
@@ -188,6 +191,8 @@ impl<W: Port, H: Port> Card<W, H> {
         let mut at = 0;
         while at < bytes.len() {
             match &mut flow.reply {
+                // What the host does for an opaque connection is not over with its first word.
+                ReplyTracking::Idle if flow.phase == Phase::Opaque(None) => break,
                 ReplyTracking::Idle => {
                     // More than the reply said: nobody knows what follows.
                     self.lose_track(flow, now);

@@ -14,7 +14,9 @@ use nicache_port::Port;
 
 use crate::card::Card;
 use crate::flow::Flow;
+use crate::flow::ReplyTracking;
 use crate::flow::changing::Changing;
+use crate::packet::TcpFrame;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Bytes of the reply are about to go to the client; `bytes` are those that come next in order,
@@ -51,6 +53,25 @@ impl<W: Port, H: Port> Card<W, H> {
         self.invalidate(changing.uri);
     }
 
+    /// Bytes of the answer to a request that may change something are about to go to the client. It
+    /// has the answer with the first of them, or with the last: before either, what rests on a
+    /// program's memory ends. `payload`: all of the frame.
+    pub(crate) fn note_answer(&mut self, flow: &Flow, payload: &[u8], tcp: &TcpFrame) {
+        let answers = match &flow.reply {
+            // Not even the beginning of replies is known, but by its looks.
+            ReplyTracking::Idle => payload.starts_with(b"HTTP/1."),
+            ReplyTracking::Head { .. } => !payload.is_empty(),
+            // A frame that comes again ends nothing once more; the count does no harm.
+            ReplyTracking::Body(follower) => {
+                follower.clone().follow(payload, |_| {}).finished_at.is_some()
+            }
+        };
+        if answers || tcp.head.flags.fin() {
+            self.store.note_unsafe_request();
+            self.sync_l0();
+        }
+    }
+
     /// The host's work on what may change something has ended, one way or the other.
     pub(crate) fn invalidate_at_end(&mut self, flow: &mut Flow) {
         if let Some(changing) = flow.changing.take() {
@@ -61,9 +82,12 @@ impl<W: Port, H: Port> Card<W, H> {
     /// A segment of a client whose requests the card does not follow: one that begins with the
     /// whole head of a request is read nevertheless, so most changes are seen.
     pub(crate) fn note_unfollowed(&mut self, flow: &mut Flow, payload: &[u8]) {
-        let may_change = payload.first().is_some_and(u8::is_ascii_alphabetic)
-            && ![&b"GET "[..], b"HEAD "].iter().any(|safe| payload.starts_with(safe));
-        if !may_change {
+        let is_safe = [&b"GET "[..], b"HEAD "].iter().any(|safe| payload.starts_with(safe));
+        if is_safe && flow.unsafe_request {
+            // Whoever asks on has had the answer.
+            self.end_unsafe_request(flow);
+        }
+        if is_safe || !payload.first().is_some_and(u8::is_ascii_alphabetic) {
             return;
         }
         let mut scratch = HeaderScratch::new();
@@ -73,6 +97,7 @@ impl<W: Port, H: Port> Card<W, H> {
             let origin = self.config.keys.origin_of(resource.host);
             flow.changing =
                 Some(Changing { origin, uri: self.config.keys.uri_of(origin, resource.path) });
+            self.begin_unsafe_request(flow);
         }
     }
 

@@ -193,6 +193,41 @@ fn a_request_that_changes_something_voids_what_it_names() {
     }
 }
 
+/// What rests on a program's memory ends when a client is about to have the answer to its request:
+/// the final one, on each kind of connection, and for each request.
+#[test]
+fn the_answer_to_an_unsafe_request_ends_what_rests_on_memory() {
+    let ok = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let count = |script: &Script| script.card.store().unsafe_requests();
+    let invalidations = |script: &Script| script.card.counters().invalidations;
+    // The content's length is not known, so the card no longer follows what comes.
+    let mut script = Script::with_stored(&body());
+    let put = "PUT /object HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n";
+    assert!(exchange(&mut script, put.as_bytes(), b"HTTP/1.1 100 Continue\r\n\r\n").0);
+    let before = (count(&script), invalidations(&script));
+    assert!(exchange(&mut script, b"5\r\nhello\r\n0\r\n\r\n", ok).0);
+    assert!(count(&script) > before.0 && invalidations(&script) > before.1);
+    let before = count(&script);
+    assert!(
+        exchange(&mut script, b"POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", ok)
+            .0
+    );
+    assert!(count(&script) >= before + 2, "it begins and is answered");
+    assert!(exchange(&mut script, Script::request(), ok).0);
+    let before = count(&script);
+    for _ in 0..3 {
+        assert!(exchange(&mut script, Script::request(), ok).0);
+    }
+    assert_eq!(count(&script), before, "nothing of it changes anything");
+    // The first bytes of the answer, and the last, before the client has them.
+    let mut script = Script::with_stored(&body());
+    let before = count(&script);
+    let post = b"POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    let half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello";
+    assert!(exchange(&mut script, post, half).0);
+    assert!(count(&script) >= before + 2, "it has begun, and is being answered");
+}
+
 #[test]
 fn what_may_be_content_or_a_request_is_not_answered() {
     let mut script = Script::with_stored(&body());
