@@ -77,6 +77,9 @@ pub(crate) struct CardSetup {
     pub rechecks: Rechecks,
     /// Capture file.
     pub pcap: Option<PathBuf>,
+    /// Whether every request goes to the server (`nicache bypass on`).
+    #[serde(default)]
+    pub bypass: bool,
     /// Whether to send access records.
     pub access_log: bool,
     /// Whether small hits are answered before the card.

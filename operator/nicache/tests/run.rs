@@ -119,6 +119,14 @@ fn status_purge_and_bypass() {
     assert!(status["counters"]["bus_from_host_bytes"].as_u64().unwrap() > 0, "{status}");
     assert_eq!(json(&["bypass", "on"])["bypass"], true);
     assert_eq!(json(&["status"])["counters"]["bypass_on"], true);
+    // It is for each card that comes.
+    assert!(command(&["upgrade", "--name", nicache.name()]).status.success());
+    assert_eq!(json(&["status"])["counters"]["bypass_on"], true);
+    let card = json(&["status"])["card_pid"].as_u64().unwrap();
+    common::kill(card, Signal::KILL);
+    let is_another = || (json(&["status"])["card_pid"].as_u64()? != card).then_some(());
+    assert!(common::within(SOON, is_another).is_some());
+    assert_eq!(json(&["status"])["counters"]["bypass_on"], true);
     assert_eq!(json(&["bypass", "off"])["bypass"], false);
     assert!(json(&["purge", "--all"])["purged"].is_u64());
     assert!(json(&["purge", "/page.html"])["purged"].is_u64());

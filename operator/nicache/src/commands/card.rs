@@ -275,7 +275,8 @@ fn prepare_shards(
         let policy = new_policy(setup.policy, memory_bytes as u64, config.entries as u32, seed);
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
         let (wire, host) = (Divertible::new(wire), Divertible::new(host));
-        let card = Card::new(wire, host, config, store, link, monotonic());
+        let mut card = Card::new(wire, host, config, store, link, monotonic());
+        card.set_bypass(setup.bypass);
         let rechecker = rechecker.as_ref().map(|(client, _)| client.clone());
         let waker = wakers[number].clone();
         let connections = setup.clients.connections;

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(crate) struct CardLink {
     next_id: AtomicU64,
     pid: AtomicU32,
     restarts: AtomicU64,
+    /// What cards were last told of `nicache bypass`: the next one begins with it.
+    bypass: AtomicBool,
     access_log: Option<Arc<AccessLog>>,
 }
 
@@ -40,6 +42,7 @@ impl CardLink {
             next_id: AtomicU64::new(1),
             pid: AtomicU32::new(0),
             restarts: AtomicU64::new(0),
+            bypass: AtomicBool::new(false),
             access_log,
         }
     }
@@ -84,7 +87,16 @@ impl CardLink {
 
     /// Asks and waits for the answer, at most [`ANSWER_TIMEOUT`].
     pub(crate) fn ask(&self, question: Question) -> Result<Answer> {
-        self.ask_while(question, ANSWER_TIMEOUT, || false)
+        let answer = self.ask_while(question, ANSWER_TIMEOUT, || false)?;
+        if let Answer::Bypass { on } = answer {
+            self.bypass.store(on, Ordering::Relaxed);
+        }
+        Ok(answer)
+    }
+
+    /// Does every request go to the server?
+    pub(crate) fn bypass(&self) -> bool {
+        self.bypass.load(Ordering::Relaxed)
     }
 
     /// Asks and waits for the answer: for `step`, and again while `is_patient`.

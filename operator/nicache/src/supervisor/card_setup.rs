@@ -24,6 +24,7 @@ pub(super) fn card_setup(plan: &RunPlan, witness_files: usize) -> CardSetup {
         rechecker: None,
         rechecks: plan.rechecks,
         pcap: plan.pcap.clone(),
+        bypass: false,
         access_log: plan.access_log.is_some(),
         l0: plan.l0,
         cache_status: plan.cache_status,

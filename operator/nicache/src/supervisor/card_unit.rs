@@ -318,7 +318,8 @@ impl CardUnit {
                 "nicache-ledger",
                 ledger_bytes(self.setup.queues, self.setup.clients.connections),
             )?;
-            let setup = CardSetup { pcap: None, ..self.setup.clone() };
+            let bypass = self.link.bypass();
+            let setup = CardSetup { pcap: None, bypass, ..self.setup.clone() };
             let (card, bond) = spawn(program, &setup, &self.files, &ledger)?;
             Ok((card, bond, ledger))
         };
@@ -357,6 +358,7 @@ impl CardUnit {
             }
             State::Waiting { until, passing } if now >= *until => {
                 let passing = passing.take();
+                self.setup.bypass = self.link.bypass();
                 match spawn(&self.program, &self.setup, &self.files, &self.ledger) {
                     Ok((card, bond)) => {
                         let patience = Patience::with(card.pid(), START);
