@@ -36,7 +36,7 @@ use crate::statements::journal::Server;
 use crate::statements::remote::RemoteDatabase;
 use crate::verdicts::records::{Looked, Record};
 use crate::verdicts::reused::{common_root, reuse};
-use crate::witnesses::event::{EventKind, Identity, LookupEvent, Peer};
+use crate::witnesses::event::{EventKind, Identity, LookupEvent, Peer, Sent};
 use crate::witnesses::history::History;
 use crate::witnesses::witness::Witness;
 
@@ -113,18 +113,28 @@ pub(crate) fn survey_dynamic(
         return Err(RefusalReason::NotLookedUp);
     }
     let scratch = Scratch::find(&events);
-    let (mut asked_database, mut asked_by_network) = (false, false);
+    // A sending is told when its call has returned, which a thread beside it need not wait for.
+    let mut asked_by_network = history.since(to_ns).any(|event| match event.kind {
+        EventKind::Sent(sent) => {
+            event.time_ns > to_ns
+                && !matches!(sent.to, Peer::Local(_))
+                && !peers.is_reply(event, sent)
+        }
+        _ => false,
+    });
+    let mut asked_database = false;
     let mut asked_remotes = HashSet::new();
     for event in &events {
         match event.kind {
-            EventKind::Sent(sent) => match peers.check(event, sent)? {
-                Known::Application => {}
-                Known::Database => {
-                    asked_database = true;
-                    asked_by_network |= !matches!(sent.to, Peer::Local(_));
+            EventKind::Sent(sent) => {
+                let known = peers.check(event, sent)?;
+                match known {
+                    Known::Application => {}
+                    Known::Database => asked_database = true,
+                    Known::Remote(address) => drop(asked_remotes.insert(address)),
                 }
-                Known::Remote(address) => drop(asked_remotes.insert(address)),
-            },
+                asked_by_network |= may_ask_by_network(event, sent, known, attribution, peers);
+            }
             EventKind::Unseen => {
                 tracing::debug!(
                     process = event.tgid,
@@ -180,6 +190,25 @@ pub(crate) fn survey_dynamic(
         || remotes.iter().any(|remote| remote.has_changed(&reads, since));
     let has_asked = asked_database || !asked_remotes.is_empty() || !reads.is_empty();
     Ok(DynamicSources { looked, is_reused, reads: has_asked.then_some(reads), reads_changed })
+}
+
+/// May what was sent lead to a statement by a network? It was sent by one, be it to a program that
+/// is taken for a part of the application; or to a program that takes no requests, which may pass
+/// it on by a call that is not seen to send.
+fn may_ask_by_network(
+    event: &LookupEvent,
+    sent: Sent,
+    known: Known,
+    attribution: &Attribution,
+    peers: &mut Peers<'_>,
+) -> bool {
+    match sent.to {
+        Peer::Local(process) if process == event.tgid || process == event.worker() => false,
+        Peer::Local(process) => {
+            known != Known::Database && attribution.takers().all(|taker| taker != process)
+        }
+        Peer::Ipv4(..) | Peer::Other(_) => !peers.is_reply(event, sent),
+    }
 }
 
 /// May anything but the files that the server looked at have decided which file it sends, and
