@@ -15,6 +15,9 @@ use crate::own_ports::OwnPorts;
 
 /// Bytes of a TCP header without options.
 const TCP_HEADER_BYTES: usize = 20;
+/// The number of an entry has room for so many beside that of the shard, in questions to the
+/// watcher.
+const ENTRIES_MAX: usize = 1 << 24;
 
 /// Who answers a client's SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -147,7 +150,7 @@ impl CardConfig {
             flows: FLOWS_DEFAULT,
             half_open: FLOWS_DEFAULT / 4,
             patience: Patience::default(),
-            entries: (memory_bytes / 4096).max(64),
+            entries: (memory_bytes / 4096).clamp(64, ENTRIES_MAX),
             keys,
             secret: u64::from_le_bytes(std::array::from_fn(|at| secret[at] ^ secret[at + 8])),
             isn_key: IsnKey(secret),

@@ -60,7 +60,7 @@ impl Fills {
                 body_hash: fill.body_hash,
                 may_be_static: fill.may_be_static,
                 may_be_dynamic: fill.may_be_dynamic,
-                previous: if fill.may_be_dynamic { store.previous(&fill.key) } else { None },
+                previous: store.previous(&fill.key),
                 last_modified: fill.last_modified.as_deref().and_then(parse_imf_fixdate),
                 client: fill.client,
                 target: target_of(&fill.request[..fill.request_len]),
@@ -121,9 +121,10 @@ impl Fills {
                     && fill.lost == store.revisions().lost()
                     && let Some((template, body)) = fill.take_reply()
                 {
+                    let forwarded = fill.stamp;
                     let execution = fill.execution(&template, body, false, store);
                     store.release(body);
-                    if store.confirm(&fill.key, execution) {
+                    if store.confirm(&fill.key, forwarded, execution) {
                         counters.renewed += 1;
                         outcome = Some(Outcome::Stored);
                     }

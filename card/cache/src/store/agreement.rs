@@ -378,6 +378,11 @@ impl Candidates {
         self.candidates.get(key).map(|known| known.usual)
     }
 
+    /// No execution until now says for whom the page is; how often pages are asked for stays known.
+    pub(super) fn rest_on_nothing(&mut self) {
+        self.candidates.values_mut().for_each(Candidate::rest_on_nothing);
+    }
+
     /// What the watcher is to be asked about the execution before.
     pub(super) fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
         self.candidates.get(key).map(|known| (known.record, known.stamp))
@@ -404,7 +409,8 @@ impl Candidates {
                 || unchanged(&known.sources, known.stamp));
         let is_equal = known.digests.sameness(&execution.digests).is_some();
         if (is_comparable || known.outdated) && is_equal && known.by.is_other(&execution.by) {
-            return self.agree(key, execution, is_comparable);
+            let is_unchanged = execution.unchanged_since == Some(known.record);
+            return self.agree(key, execution, is_comparable && is_unchanged);
         }
         let apart = Traits::of(|of: Trait| known.class.of(of) != execution.class.of(of));
         let apart = blamed(apart, &known.digests, &execution.digests);
@@ -438,7 +444,7 @@ impl Candidates {
     }
 
     /// The execution agrees with the one before, whose client counts if all `is_unchanged` in
-    /// between.
+    /// between and the entry depends on what that one depended on, too.
     fn agree(&mut self, key: &Key, execution: &Execution, is_unchanged: bool) -> Opinion {
         let Some(known) = self.candidates.get(key) else { return Opinion::First };
         let Some(sameness) = known.digests.sameness(&execution.digests) else {

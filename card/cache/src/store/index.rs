@@ -346,6 +346,8 @@ impl Store {
     pub fn purge_where(&mut self, chosen: impl Fn(&Entry) -> bool + Send + 'static) -> usize {
         let removed = self.remove_where(&chosen);
         self.purges.note(self.revisions.advance_clock(), chosen);
+        // Nor does an earlier reply speak for anybody, whichever page it was of.
+        self.candidates.rest_on_nothing();
         removed
     }
 

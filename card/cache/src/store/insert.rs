@@ -105,7 +105,8 @@ impl Store {
         counters: &mut Counters,
     ) -> Result<Inserted, NotInserted> {
         let epoch = self.revisions.epoch();
-        if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp)
+        if self.is_purged(&new.key, new.forwarded)
+            || !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp)
             || self.revisions.stamp_of(new.resource) >= new.forwarded
         {
             self.release(new.body);
@@ -155,7 +156,8 @@ impl Store {
         counters: &mut Counters,
     ) -> Result<Inserted, NotInserted> {
         let epoch = self.revisions.epoch();
-        if self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp
+        if self.is_purged(&new.key, new.forwarded)
+            || self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp
             || self.revisions.stamp_of(new.resource) >= new.forwarded
         {
             self.release(new.body);
@@ -260,6 +262,10 @@ impl Store {
         execution: Execution,
         counters: &mut Counters,
     ) -> Result<(), NotInserted> {
+        if self.is_purged(&new.key, new.forwarded) {
+            self.release(new.body);
+            return Err(NotInserted::Changed);
+        }
         let agreed = match self.name_of(&new.key).and_then(|id| Some((id, self.get(id)?))) {
             Some((_, known)) if !known.is_dynamic() => None,
             Some((id, known)) => {
@@ -268,7 +274,9 @@ impl Store {
                     (known.age.digests.sameness(&execution.digests), known.age.past());
                 let is_exact = known.says(&execution.digests);
                 if is_exact || !has_lapsed {
-                    if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
+                    // One that stands was judged after what has outdated this: whom it answers the
+                    // server has said since.
+                    if let Some(entry) = self.get_mut(id).filter(|_| is_exact && has_lapsed) {
                         entry.said = entry.said.max(execution.forwarded);
                         entry.age.seen = std::mem::take(&mut entry.age.seen).lose();
                         let by_card = execution.by.by == Executor::Card;
@@ -332,9 +340,12 @@ impl Store {
 
     /// The server has given the answer of a static entry again, and the watcher cannot say by which
     /// file: a server that keeps files open does not look for them each time. That the entry is
-    /// right its own sources say; that it is the server's answer still, this reply. True if it is
-    /// renewed so.
-    pub fn confirm(&mut self, key: &Key, execution: Execution) -> bool {
+    /// right its own sources say; that it is the server's answer still, this reply. `forwarded`:
+    /// the clock before its request was. True if the entry is renewed so.
+    pub fn confirm(&mut self, key: &Key, forwarded: Stamp, execution: Execution) -> bool {
+        if self.is_purged(key, forwarded) {
+            return false;
+        }
         let Some(id) = self.name_of(key) else { return false };
         let Some(known) = self.get(id) else { return false };
         let is_right = !known.is_dynamic()
@@ -350,12 +361,20 @@ impl Store {
         is_right
     }
 
+    /// Was the page purged after the reply to a request that was `forwarded` then? It says nothing
+    /// of an entry that is there since.
+    fn is_purged(&self, key: &Key, forwarded: Stamp) -> bool {
+        let known = self.name_of(key).and_then(|id| self.get(id));
+        known.is_some_and(|known| self.purges.covers(known, forwarded))
+    }
+
     /// The past of an entry whose answer the server has given again. After a change that is seen,
-    /// only the class that has got it now gets it: the change may be that others are refused.
+    /// only the class that has got it now gets it: the change may be that others are refused. Nor
+    /// does any other if the entry will not depend on what decided for it: only the watcher knows.
     fn past_of(&self, known: &Entry, execution: &Execution, unsafe_requests: u64) -> Past {
         let past = self.trusted(known.resource, known.age.past());
         let is_same_memory = known.unsafe_requests == unsafe_requests || !known.rests_on_memory();
-        if is_same_memory && self.is_unexplained(known, execution) {
+        if is_same_memory && execution.unchanged_since == Some(known.record) {
             past
         } else {
             Past { seen: past.seen.lose(), life: past.life.begun(execution.forwarded), ..past }
@@ -402,11 +421,15 @@ impl Store {
     }
 
     fn suspect_if(&mut self, is_suspect: bool, id: EntryId) {
-        if is_suspect
-            && !self.suspect(id)
-            && let Some(entry) = self.get_mut(id)
-        {
-            entry.standing = Standing::Lapsed;
+        if !is_suspect {
+            return;
+        }
+        let is_put_down = self.suspect(id);
+        if let Some(entry) = entry_in(&mut self.places, id) {
+            self.revocations += u64::from(entry.is_published);
+            if !is_put_down {
+                entry.standing = Standing::Lapsed;
+            }
         }
     }
 
@@ -453,7 +476,7 @@ impl Store {
             pins: 0,
             dead: false,
         };
-        if self.purges.has(&entry) {
+        if self.purges.covers(&entry, entry.forwarded) {
             self.release(body);
             return Err(NotInserted::Changed);
         }

@@ -21,8 +21,7 @@ pub enum PutAside {
 impl Store {
     /// What the watcher is to be asked about an earlier reply with this key, beside the new one.
     pub fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
-        let entry =
-            self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
+        let entry = self.name_of(key).and_then(|id| self.get(id));
         entry.map(|entry| (entry.record, entry.stamp)).or_else(|| self.candidates.previous(key))
     }
 

@@ -30,9 +30,9 @@ impl Purges {
         self.recent.push_back((at, Box::new(chosen)));
     }
 
-    /// Was an entry purged before it was one?
-    pub(super) fn has(&self, entry: &Entry) -> bool {
-        self.all_until.is_some_and(|until| entry.forwarded <= until)
-            || self.recent.iter().any(|(at, chosen)| entry.forwarded <= *at && chosen(entry))
+    /// Was a reply purged, for which this is the entry or would be, if it was `forwarded` then?
+    pub(super) fn covers(&self, entry: &Entry, forwarded: Stamp) -> bool {
+        self.all_until.is_some_and(|until| forwarded <= until)
+            || self.recent.iter().any(|(at, chosen)| forwarded <= *at && chosen(entry))
     }
 }

@@ -51,6 +51,11 @@ impl<N: Name, T> Remembered<N, T> {
         self.place_of(name).map(|at| &mut self.pages[at].1)
     }
 
+    /// All that is known, also of pages that were forgotten and whose places are not taken yet.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.pages.iter_mut().map(|(_, page)| page)
+    }
+
     /// What is known of it, or else `new` in place of what was known of another one.
     pub(super) fn get_or_insert(&mut self, name: N, new: impl FnOnce() -> T) -> &mut T {
         let at = self.place_of(&name).unwrap_or_else(|| self.insert(name, new()));

@@ -39,6 +39,8 @@ pub(crate) struct Mood {
     pub arrive: usize,
     /// Why it refuses all replies, if it does.
     pub refused: Option<RefusalReason>,
+    /// Why it calls replies outdated, if it does.
+    pub outdated: Option<RefusalReason>,
     /// What it says of suspects.
     pub reinstatement: Reinstatement,
     /// What replies are to it.
@@ -49,6 +51,7 @@ pub(crate) struct Mood {
 
 struct Watcher {
     mood: Arc<Mutex<Mood>>,
+    table: Arc<RevisionTable>,
     answers: VecDeque<Answer>,
 }
 
@@ -67,9 +70,12 @@ impl CoherenceLink for Watcher {
                     class: mood.class,
                     sources,
                     record: RecordNumber(1),
-                    previous_unchanged: false,
+                    previous_unchanged: request
+                        .previous
+                        .is_some_and(|(_, since)| self.table.is_unchanged(&[SOURCE], since)),
                 };
-                let verdict = mood.refused.map_or(stored, Verdict::Refused);
+                let verdict = mood.outdated.map_or(stored, Verdict::Outdated);
+                let verdict = mood.refused.map_or(verdict, Verdict::Refused);
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
             Question::Reinstate(request) => {
@@ -107,6 +113,8 @@ pub(crate) struct Cache {
     pub table: Arc<RevisionTable>,
     pub keys: KeyConfig,
     pub now: Time,
+    /// Of clients who ask.
+    pub client_class: ClientClass,
     mood: Arc<Mutex<Mood>>,
 }
 
@@ -132,11 +140,16 @@ impl Cache {
             is_mute: false,
             arrive: usize::MAX,
             refused: None,
+            outdated: None,
             reinstatement: Reinstatement::Stays,
             class,
             questions: 0,
         }));
-        let watcher = Watcher { mood: Arc::clone(&mood), answers: VecDeque::new() };
+        let watcher = Watcher {
+            mood: Arc::clone(&mood),
+            table: Arc::clone(&table),
+            answers: VecDeque::new(),
+        };
         Self {
             store: Store::new(memory, policy, Arc::clone(&table), ENTRIES),
             fills: Fills::new(),
@@ -147,6 +160,7 @@ impl Cache {
             table,
             keys: KeyConfig::new([3; 16]),
             now: Time(1_000_000_000),
+            client_class: ClientClass::default(),
             mood,
         }
     }
@@ -217,7 +231,7 @@ impl Cache {
             client,
             ages: settings.ages,
             settings: Arc::new(settings),
-            class: ClientClass::default(),
+            class: self.client_class,
             page,
             port: 80,
             preface: None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nicache_cache::{FillAbort, Found, Outcome};
 use nicache_coherence::{Class, RefusalReason, Reinstatement};
+use nicache_http::ClientClass;
 
 use crate::fixture::{AGE, Cache, SOURCE};
 
@@ -231,4 +232,38 @@ fn purges_without_end() {
     cache.talk();
     assert_eq!(cache.find("/before"), Found::Absent);
     assert!(matches!(cache.find("/after"), Found::Entry(_)));
+}
+
+/// The slow reply for one class is overtaken by a change and by the reply for another class.
+#[test]
+fn an_outdated_reply_says_nothing_of_whom_an_entry_answers() {
+    let mut cache = Cache::new(Class::Dynamic);
+    let (one, mut other) = (ClientClass::default(), ClientClass::default());
+    other.0[0] = 7;
+    for (client, class) in [(1, one), (2, other)] {
+        cache.client_class = class;
+        cache.visit(client, "/p", "same");
+    }
+    let answers = |cache: &mut Cache, class: ClientClass| {
+        let Found::Entry(id) = cache.find("/p") else { return false };
+        cache.store.answers(id, class, cache.now)
+    };
+    assert!(answers(&mut cache, one) && answers(&mut cache, other));
+    cache.client_class = other;
+    let slow = cache.forward(3, "/p").expect("a fill");
+    cache.pass(10);
+    cache.mood().reinstatement = Reinstatement::Gone;
+    cache.table.record_change(SOURCE);
+    assert_ne!(cache.find("/p"), Found::Absent);
+    cache.talk();
+    cache.client_class = one;
+    let quick = cache.forward(4, "/p").expect("a fill for another class");
+    cache.reply(quick, "same");
+    cache.talk();
+    assert!(answers(&mut cache, one) && !answers(&mut cache, other));
+    cache.mood().outdated = Some(RefusalReason::Changed);
+    cache.reply(slow, "same");
+    cache.talk();
+    assert!(answers(&mut cache, one), "it has it rightly");
+    assert!(!answers(&mut cache, other), "the server has said nothing to it since the change");
 }

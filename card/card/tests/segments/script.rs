@@ -99,7 +99,9 @@ impl CoherenceLink for Agreeable {
                     class: self.class,
                     sources,
                     record: RecordNumber(1),
-                    previous_unchanged: false,
+                    previous_unchanged: request
+                        .previous
+                        .is_some_and(|(_, since)| self.table.is_unchanged(&[SOURCE], since)),
                 };
                 let has_changed =
                     self.sees_changes && !self.table.is_unchanged(&[SOURCE], request.stamp);

@@ -25,7 +25,7 @@ impl CoherenceLink for Agreeable {
                         class: Class::Static,
                         sources,
                         record: RecordNumber(1),
-                        previous_unchanged: false,
+                        previous_unchanged: request.previous.is_some(),
                     },
                     Err(_) => return false,
                 };

@@ -98,6 +98,39 @@ fn clients_who_differ() {
     let mut stage = start(None);
     let mut cases = Cases::default();
     cases.run("hotlink protection", || assert_eq!(hotlinkers(&stage), 0));
+    // Both get the same bytes, each because of another file that is not there.
+    cases.run("what decides for one is not what decides for the other", || {
+        const GERMAN: Fields = &[("Accept-Language", "de")];
+        const ENGLISH: Fields = &[("Accept-Language", "en")];
+        stage.make_folder("data/closed");
+        stage.script(
+            "notice.php",
+            "<?php $is_german = str_starts_with($_SERVER['HTTP_ACCEPT_LANGUAGE'] ?? '', 'de');
+            echo file_exists('@FOLDER@/data/closed/' . ($is_german ? 'de' : 'en')) ? 'closed' : 'open';",
+        );
+        let says = |fields: Fields, text: &str| {
+            assert!(
+                is_kept(&stage, "/notice.php", fields, |reply| reply.text() == text),
+                "{fields:?}: the card never answers"
+            );
+        };
+        for round in 0..4 {
+            // Whoever came last, and whoever it is closed for.
+            for fields in if round % 2 == 0 { [GERMAN, ENGLISH] } else { [ENGLISH, GERMAN] } {
+                says(fields, "open");
+            }
+            let (changed, name) = if round / 2 == 0 { (GERMAN, "de") } else { (ENGLISH, "en") };
+            let other = if round / 2 == 0 { ENGLISH } else { GERMAN };
+            stage.write(&format!("data/closed/{name}"), "");
+            for (fields, text) in [(changed, "closed"), (other, "open"), (changed, "closed")] {
+                let reply = ask(&mut stage.client(), "/notice.php", fields);
+                assert_eq!(reply.text(), text, "round {round}, {fields:?}");
+            }
+            says(other, "open");
+            says(changed, "closed");
+            stage.remove(&format!("data/closed/{name}"));
+        }
+    });
     cases.run("files by language", || {
         ["data/en", "data/de"].iter().for_each(|folder| stage.make_folder(folder));
         stage.write("data/en/hello.txt", "hello");

@@ -245,6 +245,7 @@ impl FillVerdict {
         }
         let (class, previous_unchanged) = match head[4..8] {
             [0, 0, 0, 0] => (Class::Static, false),
+            [0, 1, 0, 0] if head[3] == 0 => (Class::Static, true),
             [1, 0, 0, 0] => (Class::Dynamic, false),
             [1, 1, 0, 0] if head[3] == 0 => (Class::Dynamic, true),
             _ => return Err(DecodeError::Field),
@@ -362,7 +363,7 @@ mod tests {
                     class: if dynamic { Class::Dynamic } else { Class::Static },
                     sources,
                     record: RecordNumber(record),
-                    previous_unchanged: dynamic && unchanged,
+                    previous_unchanged: unchanged,
                 },
             };
             let verdict = FillVerdict { id, verdict };

@@ -120,7 +120,7 @@ impl Registrar {
             record.looked.fixed.iter().any(|slot| slots.contains(slot))
                 || record.looked.events.iter().any(|event| is_at(event, name))
         });
-        let records = records.map(|(number, _)| number).collect();
+        let records = self.with_later(records.map(|(number, _)| number).collect());
         let every_dynamic =
             [identity, behind].into_iter().flatten().any(|identity| self.retained.has(identity));
         Dependents { records, every_dynamic }
@@ -134,7 +134,23 @@ impl Registrar {
         let records = self.records.iter().filter(|(_, record)| {
             record.reads.iter().any(|(_, read)| conflicts(std::slice::from_ref(read), &change))
         });
-        Dependents { records: records.map(|(number, _)| number).collect(), every_dynamic: false }
+        let records = self.with_later(records.map(|(number, _)| number).collect());
+        Dependents { records, every_dynamic: false }
+    }
+
+    /// These records, and those of entries that depend on them, too.
+    fn with_later(&self, mut records: Vec<RecordNumber>) -> Vec<RecordNumber> {
+        // They are in order of age.
+        let is_there = |number: &RecordNumber| {
+            records.binary_search_by_key(&number.0, |record| record.0).is_ok()
+        };
+        let later = self
+            .records
+            .iter()
+            .filter(|(number, record)| !is_there(number) && record.also.iter().any(is_there));
+        let later: Vec<RecordNumber> = later.map(|(number, _)| number).collect();
+        records.extend(later);
+        records
     }
 }
 

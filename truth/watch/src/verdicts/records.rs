@@ -1,7 +1,7 @@
 //! What a fill was judged by, so its entry can be judged again: in order of age, in bounded
 //! memory.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use nicache_coherence::{Class, RecordNumber, SourceSlot, Stamp};
@@ -10,6 +10,7 @@ use nicache_sql::Access;
 use crate::resolve::resolver::{Passage, Root};
 use crate::resolve::survey::Survey;
 use crate::statements::journal::Server;
+use crate::verdicts::reused::{Signature, signature};
 use crate::witnesses::event::LookupEvent;
 
 /// Bytes that all records take at most, about; older ones are forgotten, and their entries not
@@ -55,6 +56,19 @@ impl Looked {
         }
     }
 
+    /// Does whatever would show in the look-ups of `other` show in these?
+    fn covers(&self, other: &Self) -> bool {
+        let known: HashSet<Signature<'_>> = self.events.iter().map(signature).collect();
+        self.root.is_some()
+            && self.root == other.root
+            && other.events.iter().all(|event| known.contains(&signature(event)))
+            && other.sources.is_subset(&self.sources)
+            && other.directories.is_subset(&self.directories)
+            && other.fixed.iter().all(|slot| self.fixed.contains(slot))
+            && other.change_times.is_subset(&self.change_times)
+            && other.folder_times.is_subset(&self.folder_times)
+    }
+
     fn bytes(&self) -> usize {
         let events: usize =
             self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
@@ -79,13 +93,26 @@ pub(crate) struct Record {
     pub reads: Vec<(Server, Access)>,
     /// The look-ups.
     pub looked: Arc<Looked>,
+    /// Earlier replies to the same request whose clients its entry answers, too, where they have
+    /// something that this one has not: an entry stays only as long as all of them would.
+    pub also: Vec<RecordNumber>,
 }
 
 impl Record {
     /// Bytes that are this record's alone.
     fn bytes(&self) -> usize {
         let looked = if Arc::strong_count(&self.looked) == 1 { self.looked.bytes() } else { 0 };
-        size_of::<Self>() + looked + self.reads.len() * 2 * size_of::<(Server, Access)>()
+        size_of::<Self>()
+            + looked
+            + self.reads.len() * 2 * size_of::<(Server, Access)>()
+            + self.also.len() * size_of::<RecordNumber>()
+    }
+
+    /// Is everything that `other` depends on something that this one depends on?
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.class == other.class
+            && other.reads.iter().all(|read| self.reads.contains(read))
+            && (Arc::ptr_eq(&self.looked, &other.looked) || self.looked.covers(&other.looked))
     }
 }
 
@@ -137,6 +164,13 @@ impl Records {
         self.records.get(usize::try_from(index).ok()?).map(|(record, _)| record)
     }
 
+    /// The record of that number and those that it names; `None` if any of them was forgotten.
+    pub(crate) fn with_also(&self, number: RecordNumber) -> Option<Vec<(RecordNumber, Record)>> {
+        let first = self.get(number)?;
+        let numbers = std::iter::once(number).chain(first.also.iter().copied());
+        numbers.map(|number| Some((number, self.get(number)?.clone()))).collect()
+    }
+
     /// The oldest record that shares the look-ups is charged for them from now on.
     fn hand_on(&mut self, looked: &Arc<Looked>) {
         if let Some((_, bytes)) =
@@ -160,6 +194,7 @@ mod tests {
             finished_ns: 0,
             reads: Vec::new(),
             looked: Arc::new(looked),
+            also: Vec::new(),
         }
     }
 

@@ -41,9 +41,8 @@ use std::time::{Duration, Instant};
 
 use nicache_clock::monotonic_ns;
 use nicache_coherence::{
-    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason,
-    ReinstateRequest, ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot,
-    Stamp, Verdict,
+    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, ReinstateRequest,
+    ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
 use crate::attribution::offspring::Offspring;
@@ -66,12 +65,15 @@ use crate::statements::databases::Databases;
 use crate::statements::remote::RemoteDatabase;
 use crate::verdicts::dynamic::{DynamicSources, Seen, may_be_decided, survey_dynamic};
 use crate::verdicts::records::{Looked, Record, Records};
+use crate::verdicts::reused::common_root;
 use crate::witnesses::event::{EventKind, LookupEvent, RequestStep};
 use crate::witnesses::folders::FoldersByProcess;
 use crate::witnesses::history::History;
 use crate::witnesses::members::{Members, Outsiders};
 use crate::witnesses::witness::{Drained, UntoldFile, Witness};
 
+/// Earlier replies that the entry of a later one depends on, too, at most.
+const ALSO_MAX: usize = 8;
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
@@ -473,7 +475,30 @@ impl Registrar {
         if drained.is_err() || self.corrupt || self.history.is_hidden() {
             return Reinstatement::Gone;
         }
-        let Some(record) = self.records.get(request.record) else { return Reinstatement::Gone };
+        let Some(records) = self.records.with_also(request.record) else {
+            return Reinstatement::Gone;
+        };
+        let mut sources = Vec::new();
+        for (_, record) in records {
+            if !self.stays(&record, request, resolver) {
+                return Reinstatement::Gone;
+            }
+            sources.extend(record.looked.sources.iter().copied());
+        }
+        if self.table.is_unchanged(&sources, request.stamp) {
+            Reinstatement::Stays
+        } else {
+            Reinstatement::Again
+        }
+    }
+
+    /// Would the same come of the request that this is the record of?
+    fn stays(
+        &mut self,
+        record: &Record,
+        request: &ReinstateRequest,
+        resolver: &mut Resolver,
+    ) -> bool {
         let is_dynamic = record.class == Class::Dynamic;
         if !self.table.is_unchanged(&record.looked.fixed, request.since)
             || is_dynamic
@@ -481,7 +506,7 @@ impl Registrar {
             || self.databases.has_changed(&record.reads, request.since)
             || self.remotes.iter().any(|remote| remote.has_changed(&record.reads, request.since))
         {
-            return Reinstatement::Gone;
+            return false;
         }
         let sources: Vec<SourceSlot> = record.looked.sources.iter().copied().collect();
         // Something that other entries depend on has changed, and nothing of this one.
@@ -490,23 +515,15 @@ impl Registrar {
             !is_dynamic || !sees_everybody || !self.table.is_unchanged(&sources, request.since);
         if is_to_be_seen && Rule::Paths.holds() {
             let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
-            let Ok(now) = survey(events, resolver, Purpose::FindSources) else {
-                return Reinstatement::Gone;
-            };
+            let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return false };
             let is_same = now.sources == record.looked.sources
                 && now.directories == record.looked.directories
                 && (!is_dynamic || now.folder_times == record.looked.folder_times)
                 && (sees_everybody || now.change_times() == record.looked.change_times);
             // Once more, because the look-ups took a while.
-            if !is_same || !self.table.is_unchanged(&record.looked.fixed, request.since) {
-                return Reinstatement::Gone;
-            }
+            return is_same && self.table.is_unchanged(&record.looked.fixed, request.since);
         }
-        if self.table.is_unchanged(&sources, request.stamp) {
-            Reinstatement::Stays
-        } else {
-            Reinstatement::Again
-        }
+        true
     }
 
     fn try_judge(
@@ -533,7 +550,11 @@ impl Registrar {
         }
         if self.may_be_decided(request) {
             return match request.may_be_dynamic {
-                true => self.judge_dynamic(request, resolver),
+                // Who may not get the file is not who may: that the file is the same says nothing.
+                true => self.judge_dynamic(request, resolver).map_err(|reason| match reason {
+                    RefusalReason::NotLookedUp => RefusalReason::Decided,
+                    reason => reason,
+                }),
                 false => Err(RefusalReason::Decided),
             };
         }
@@ -659,15 +680,18 @@ impl Registrar {
         if !is_unchanged {
             return Err(RefusalReason::Changed);
         }
-        let record = Record {
+        let root = common_root(found.kept.iter().copied(), resolver);
+        let mut record = Record {
             class: Class::Static,
             since: request.stamp,
             finished_ns: request.finished_ns,
             reads: Vec::new(),
-            looked: Arc::new(Looked::new(found, None, monotonic_ns())),
+            looked: Arc::new(Looked::new(found, root, monotonic_ns())),
+            also: Vec::new(),
         };
+        let previous_unchanged = self.take_previous(request, &mut record, &mut sources);
         let record = self.records.push(record);
-        Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
+        Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged })
     }
 
     /// What does a reply depend on that is not a file? Once it is certain that the server has only
@@ -744,30 +768,66 @@ impl Registrar {
         if reads.is_some() && Rule::Databases.holds() {
             sources.insert(SourceSlot::DATABASES).map_err(|_| RefusalReason::TooManySources)?;
         }
-        let record = Record {
+        let mut record = Record {
             class: Class::Dynamic,
             since: request.asked,
             finished_ns: request.finished_ns,
             reads: reads.unwrap_or_default(),
             looked,
+            also: Vec::new(),
         };
-        let previous_unchanged = request
-            .previous
-            .is_some_and(|(number, since)| self.is_unchanged(number, since, &record.looked));
+        let previous_unchanged = self.take_previous(request, &mut record, &mut sources);
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
     }
 
-    /// Is nothing changed that an earlier dynamic reply depends on? `now`: what the present one
-    /// has looked at.
-    fn is_unchanged(&mut self, number: RecordNumber, since: Stamp, now: &Looked) -> bool {
-        let Some(record) = self.records.get(number) else { return false };
-        record.class == Class::Dynamic
-            && (self.witness.sees_everybody() || record.looked.change_times == now.change_times)
-            && record.looked.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
-            && !self.retained.has_changed(&self.table, since, record.finished_ns)
-            && !self.databases.has_changed(&record.reads, since)
-            && !self.remotes.iter().any(|remote| remote.has_changed(&record.reads, since))
+    /// Is nothing changed that an earlier reply to the same request depends on? Then an entry of
+    /// the new one may answer whom it answered; so it depends on both (rule 24), and what the
+    /// earlier one has beside the new one is added to `record` and `sources`.
+    fn take_previous(
+        &mut self,
+        request: &FillRequest<'_>,
+        record: &mut Record,
+        sources: &mut SourceSet,
+    ) -> bool {
+        let Some((number, since)) = request.previous else { return false };
+        let Some(earlier) = self.records.with_also(number) else { return false };
+        let mut all = *sources;
+        for (number, earlier) in earlier {
+            if !self.is_unchanged(&earlier, since, record) {
+                return false;
+            }
+            if record.covers(&earlier) {
+                continue;
+            }
+            // What somebody may have changed unseen is looked at in the look-ups of the last reply.
+            if record.also.len() == ALSO_MAX || !self.witness.sees_everybody() {
+                record.also.clear();
+                return false;
+            }
+            record.also.push(number);
+            let has_read = !earlier.reads.is_empty() && Rule::Databases.holds();
+            let more = has_read.then_some(SourceSlot::DATABASES);
+            let files = (record.class == Class::Static).then_some(&earlier.looked.sources);
+            let files = files.into_iter().flatten().copied();
+            if more.into_iter().chain(files).any(|slot| all.insert(slot).is_err()) {
+                record.also.clear();
+                return false;
+            }
+        }
+        *sources = all;
+        true
+    }
+
+    fn is_unchanged(&mut self, earlier: &Record, since: Stamp, now: &Record) -> bool {
+        let is_dynamic = earlier.class == Class::Dynamic;
+        earlier.class == now.class
+            && (self.witness.sees_everybody()
+                || earlier.looked.change_times == now.looked.change_times)
+            && earlier.looked.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
+            && !(is_dynamic && self.retained.has_changed(&self.table, since, earlier.finished_ns))
+            && !self.databases.has_changed(&earlier.reads, since)
+            && !self.remotes.iter().any(|remote| remote.has_changed(&earlier.reads, since))
     }
 }
 

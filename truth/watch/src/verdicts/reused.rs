@@ -23,7 +23,7 @@ use crate::witnesses::event::{EventKind, Identity, LookupEvent};
 
 /// What a look-up was and what came of it, but for who made it.
 #[derive(PartialEq, Eq, Hash)]
-struct Signature<'a> {
+pub(crate) struct Signature<'a> {
     is_list: bool,
     path: &'a [u8],
     directory: Option<Identity>,
@@ -34,7 +34,8 @@ struct Signature<'a> {
     opened: Option<(Identity, u64, u64)>,
 }
 
-fn signature(event: &LookupEvent) -> Signature<'_> {
+/// What a look-up was and what came of it, to be compared.
+pub(crate) fn signature(event: &LookupEvent) -> Signature<'_> {
     Signature {
         is_list: event.kind == EventKind::Readdir,
         path: &event.path,
