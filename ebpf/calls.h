@@ -409,7 +409,9 @@ OF_SERVER(__x64_sys_chroot, if (ret >= 0) observe_other_root())
 OF_SERVER(__x64_sys_setns, if (ret >= 0) observe_other_root())
 OF_SERVER(__x64_sys_unshare, if (ret >= 0) observe_other_root())
 OF_SERVER(__x64_sys_listen, if (ret >= 0) observe_listening())
-OF_SERVER(__x64_sys_io_uring_setup, report_descriptor(EVENT_HIDDEN, NR_io_uring_setup, ret, -1))
+/* One that fails is a look at what the kernel has. */
+OF_SERVER(__x64_sys_io_uring_setup,
+	  if (ret >= 0) report_descriptor(EVENT_HIDDEN, NR_io_uring_setup, ret, -1))
 
 /* Of a database server. */
 SEC("fexit/__x64_sys_shutdown")

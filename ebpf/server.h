@@ -341,6 +341,8 @@ __noinline int observe_server(struct call *call)
 		return is_transfer(call, &transfer) ? report_sent(&transfer)
 						    : report_written(call->args[0], nr);
 	case NR_io_uring_setup:
+		/* One that fails is a look at what the kernel has. */
+		return ret >= 0 ? report_descriptor(EVENT_HIDDEN, nr, ret, -1) : 0;
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
 	case NR_chdir:

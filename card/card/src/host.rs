@@ -139,17 +139,21 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if flow.changing.is_some() && flow.phase == Phase::Opaque(None) {
             self.invalidate_unfollowed(flow, &frame.data()[tcp.payload_at..tcp.end]);
-        } else if flow.changing.is_some() && data_end.gt(flow.host.rcv_nxt) {
+        }
+        let is_new = data_end.gt(flow.host.rcv_nxt);
+        if (is_new || head.flags.fin()) && (flow.changing.is_some() || flow.unsafe_request) {
             let skipped = flow.host.rcv_nxt.since(head.seq);
-            let next = if head.seq.le(flow.host.rcv_nxt) {
+            let next = if is_new && head.seq.le(flow.host.rcv_nxt) {
                 &frame.data()[tcp.payload_at + skipped as usize..tcp.end]
             } else {
                 &[]
             };
-            self.invalidate_before(flow, next);
-        }
-        if flow.unsafe_request {
-            self.note_answer(flow, &frame.data()[tcp.payload_at..tcp.end], tcp);
+            if is_new && flow.changing.is_some() && flow.phase != Phase::Opaque(None) {
+                self.invalidate_before(flow, next);
+            }
+            if flow.unsafe_request {
+                self.note_answer(flow, next, head.flags.fin());
+            }
         }
         self.pass_host_frame(flow, frame, tcp);
         let mut tracked = Tracked::default();

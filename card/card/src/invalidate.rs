@@ -16,7 +16,6 @@ use crate::card::Card;
 use crate::flow::Flow;
 use crate::flow::ReplyTracking;
 use crate::flow::changing::Changing;
-use crate::packet::TcpFrame;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Bytes of the reply are about to go to the client; `bytes` are those that come next in order,
@@ -55,18 +54,20 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Bytes of the answer to a request that may change something are about to go to the client. It
     /// has the answer with the first of them, or with the last: before either, what rests on a
-    /// program's memory ends. `payload`: all of the frame.
-    pub(crate) fn note_answer(&mut self, flow: &Flow, payload: &[u8], tcp: &TcpFrame) {
+    /// program's memory ends. `next`: those that come next in order, none if some are missing
+    /// before them; `is_end`: the host ends the connection.
+    pub(crate) fn note_answer(&mut self, flow: &Flow, next: &[u8], is_end: bool) {
         let answers = match &flow.reply {
             // Not even the beginning of replies is known, but by its looks.
-            ReplyTracking::Idle => payload.starts_with(b"HTTP/1."),
-            ReplyTracking::Head { .. } => !payload.is_empty(),
-            // A frame that comes again ends nothing once more; the count does no harm.
+            ReplyTracking::Idle => next.starts_with(b"HTTP/1."),
+            ReplyTracking::Head { .. } => true,
             ReplyTracking::Body(follower) => {
-                follower.clone().follow(payload, |_| {}).finished_at.is_some()
+                let followed = follower.clone().follow(next, |_| {});
+                let is_over = followed.finished_at.is_some() || followed.fault.is_some();
+                next.is_empty() || is_over
             }
         };
-        if answers || tcp.head.flags.fin() {
+        if answers || is_end {
             self.store.note_unsafe_request();
             self.sync_l0();
         }

@@ -9,6 +9,8 @@ use nicache_sql::{Catalogue, Defaults, Dialect, Event, Parse, Statement, parse};
 
 /// Texts whose meaning is remembered.
 const TEXTS_MAX: usize = 8192;
+/// Longer ones are not: hardly one of them comes again.
+const TEXT_BYTES_MAX: usize = 4096;
 
 /// One connection of a client to a database server: bytes in, events out.
 pub trait Session: fmt::Debug + Send {
@@ -68,6 +70,9 @@ type Text = (Dialect, Box<[u8]>);
 
 impl Parse for Texts {
     fn parse(&mut self, dialect: Dialect, text: &[u8]) -> Arc<[Statement]> {
+        if text.len() > TEXT_BYTES_MAX {
+            return parse(dialect, text).into();
+        }
         let key = (dialect, Box::from(text));
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -78,5 +83,26 @@ impl Parse for Texts {
         }
         self.known.insert(key, statements.clone());
         statements
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_of_texts_is_bounded() {
+        let mut texts = Texts::default();
+        for number in 0..20_000 {
+            for len in [1, 100_000] {
+                // Most of them are long.
+                if len == 1 || number % 1000 == 0 {
+                    let text = format!("INSERT INTO t VALUES ({number}, '{}')", "x".repeat(len));
+                    assert_eq!(texts.parse(Dialect::MySql, text.as_bytes()).len(), 1);
+                }
+            }
+        }
+        let bytes: usize = texts.known.keys().map(|(_, text)| text.len()).sum();
+        assert!(texts.known.len() <= TEXTS_MAX && bytes <= TEXTS_MAX * TEXT_BYTES_MAX);
     }
 }

@@ -123,6 +123,7 @@ pub(crate) fn survey_dynamic(
         _ => false,
     });
     let mut asked_database = false;
+    let mut takers = Company::default();
     let mut asked_remotes = HashSet::new();
     for event in &events {
         match event.kind {
@@ -133,7 +134,8 @@ pub(crate) fn survey_dynamic(
                     Known::Database => asked_database = true,
                     Known::Remote(address) => drop(asked_remotes.insert(address)),
                 }
-                asked_by_network |= may_ask_by_network(event, sent, known, attribution, peers);
+                asked_by_network |=
+                    may_ask_by_network(event, sent, known, &mut takers, attribution, peers);
             }
             EventKind::Unseen => {
                 tracing::debug!(
@@ -199,13 +201,15 @@ fn may_ask_by_network(
     event: &LookupEvent,
     sent: Sent,
     known: Known,
+    takers: &mut Company,
     attribution: &Attribution,
     peers: &mut Peers<'_>,
 ) -> bool {
     match sent.to {
         Peer::Local(process) if process == event.tgid || process == event.worker() => false,
+        // A socket is of whoever began to listen: of PHP-FPM, the one that starts its processes.
         Peer::Local(process) => {
-            known != Known::Database && attribution.takers().all(|taker| taker != process)
+            known != Known::Database && !takers.starts_or_takes(process, attribution)
         }
         Peer::Ipv4(..) | Peer::Other(_) => !peers.is_reply(event, sent),
     }
@@ -274,16 +278,21 @@ struct Company {
 }
 
 impl Company {
-    fn has(&mut self, process: u32, attribution: &Attribution) -> bool {
+    /// Does the process take requests, or has it started one that does?
+    fn starts_or_takes(&mut self, process: u32, attribution: &Attribution) -> bool {
         // The first process takes over those that have lost theirs.
         let parent = |process| parent_of(process).filter(|parent| *parent > 1);
         let parents = self.parents.get_or_insert_with(|| {
             let takers = attribution.takers().flat_map(|taker| [Some(taker), parent(taker)]);
             takers.flatten().collect()
         });
-        // One that is gone is not known.
         parents.contains(&process)
-            || parent_of(process).is_none_or(|parent| parents.contains(&parent))
+    }
+
+    fn has(&mut self, process: u32, attribution: &Attribution) -> bool {
+        // One that is gone is not known.
+        self.starts_or_takes(process, attribution)
+            || parent_of(process).is_none_or(|parent| self.starts_or_takes(parent, attribution))
     }
 }
 

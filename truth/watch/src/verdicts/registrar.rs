@@ -73,7 +73,7 @@ use crate::witnesses::members::{Members, Outsiders};
 use crate::witnesses::witness::{Drained, UntoldFile, Witness};
 
 /// Earlier replies that the entry of a later one depends on, too, at most.
-const ALSO_MAX: usize = 8;
+const ALSO_MAX: usize = 32;
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 

@@ -636,6 +636,9 @@ fn a_server_with_io_uring_is_never_trusted() {
     let mut scene = Scene::new();
     let page = scene.write("page", b"hello");
     assert_stored(&scene.fill(&page), &[slot(&page)]);
+    // Libraries look whether the kernel has it, and containers forbid it.
+    scene.server.run(|| assert!(io_uring::IoUring::new(0).is_err()));
+    assert_stored(&scene.fill(&page), &[slot(&page)]);
     scene.server.run(|| drop(io_uring::IoUring::new(2).unwrap()));
     assert_refused(&scene.fill(&page), RefusalReason::EventsLost);
 }
