@@ -2,12 +2,13 @@
 //! they void what the others made.
 
 use std::collections::{BTreeMap, HashSet};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
 use nicache_prove::{EditError, Outcome, Page, Plan, Readers, Subject};
 
-use crate::check::Cases;
+use crate::check::{Cases, eventually};
 use crate::common::{
     self, Nicache, SOON, family, holds_within, is_running, kill, kill_if_there, private_network,
     within,
@@ -118,6 +119,20 @@ fn a_pool_that_is_empty_at_rest() {
             });
             println!("  a hit at visit {visits:?}");
             assert!(visits.is_some(), "{:#?}", stage.counters());
+        });
+        // All paths are looked up again then, those of processes that are gone, too.
+        cases.run("it stays when something is mounted elsewhere while no process is there", || {
+            let stays = || {
+                visit("first");
+                std::thread::sleep(pause);
+                let mut mounts = Command::new("unshare");
+                mounts.args(["--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
+                assert!(mounts.status().unwrap().success());
+                let before = stage.counter("hits_dynamic");
+                assert_eq!(ask_for_longer(&stage, "/kept.php"), "nobody first");
+                stage.counter("hits_dynamic") > before
+            };
+            assert!(eventually(stays), "it is looked for in vain: {:?}", stage.told());
         });
         cases.run("a change shows", || {
             for number in 0..3 {

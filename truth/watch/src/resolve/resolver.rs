@@ -266,6 +266,8 @@ pub struct Resolver {
     devices: HashMap<u32, Device>,
     mounts: Mounts,
     mount_flags: HashMap<u64, u64>,
+    /// Where absolute paths start for processes that are gone.
+    stand_in: Option<Base>,
 }
 
 /// A file system, or a subvolume of one.
@@ -292,6 +294,30 @@ impl Resolver {
             devices: HashMap::new(),
             mounts: Mounts::default(),
             mount_flags: HashMap::new(),
+            stand_in: None,
+        }
+    }
+
+    /// Absolute paths of processes that are gone start at this root from now on, if one of these
+    /// processes still has it: all of a set of look-ups had it when they were made. Without a root,
+    /// they start nowhere.
+    pub(crate) fn stand_in(&mut self, root: Option<Root>, processes: impl Iterator<Item = u32>) {
+        self.stand_in = None;
+        let Some(root) = root else { return };
+        for process in processes {
+            let link = format!("/proc/{process}/root");
+            let Ok(file) = rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            else {
+                continue;
+            };
+            if let Ok(node) = self.node(file)
+                && (node.identity, node.mount) == root
+            {
+                self.mounts.add_process(process);
+                let node = Rc::new(node);
+                self.stand_in = Some(Base { root: Rc::clone(&node), start: node });
+                return;
+            }
         }
     }
 
@@ -448,7 +474,12 @@ impl Resolver {
                 .map_err(io_refused)
         };
         self.mounts.add_process(owner);
-        let root = open(format!("/proc/{owner}/root"))?;
+        let root = match (open(format!("/proc/{owner}/root")), &self.stand_in) {
+            (Err(_), Some(base)) if dirfd == libc::AT_FDCWD && !event.is_relative() => {
+                return Ok(base.clone());
+            }
+            (root, _) => root?,
+        };
         let root = Rc::new(self.node(root).map_err(io_refused)?);
         let start = match dirfd {
             libc::AT_FDCWD => open(format!("/proc/{owner}/cwd"))?,

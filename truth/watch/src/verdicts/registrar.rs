@@ -36,6 +36,7 @@
 //! harmless devices (`/dev/null` and the like).
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +55,7 @@ use crate::memory::data::DataFolders;
 use crate::memory::grace::{Ends, Pace};
 use crate::memory::retained::{Look, Retained};
 use crate::memory::sessions::SessionFiles;
-use crate::processes::have_rings;
+use crate::processes::{have_rings, parent_of};
 use crate::resolve::contents;
 use crate::resolve::copies::{Body, copies};
 use crate::resolve::openings::Openings;
@@ -514,6 +515,13 @@ impl Registrar {
         let is_to_be_seen =
             !is_dynamic || !sees_everybody || !self.table.is_unchanged(&sources, request.since);
         if is_to_be_seen && Rule::Paths.holds() {
+            // Who has looked may be gone: a process that was there for one request.
+            let is_there =
+                |event: &LookupEvent| Path::new("/proc").join(event.owner().to_string()).exists();
+            let is_whole = record.looked.events.iter().all(is_there);
+            let takers = self.attribution.takers();
+            let processes = takers.flat_map(|taker| [Some(taker), parent_of(taker)]).flatten();
+            resolver.stand_in(record.looked.root.filter(|_| !is_whole), processes);
             let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
             let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return false };
             let is_same = now.sources == record.looked.sources
