@@ -11,8 +11,8 @@ use crate::common;
 use crate::stage::Stage;
 
 /// Longer than the minute for which a changed file that nobody reads again keeps everything from
-/// being kept.
-const PATIENCE: Duration = Duration::from_secs(75);
+/// being kept, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(150);
 /// Requests after a change, by so many connections, in so long.
 const CONNECTIONS: usize = 4;
 const REQUESTS: usize = 200;

@@ -112,7 +112,7 @@ fn a_pool_that_is_empty_at_rest() {
             let (before, begun) = (stage.counters()["hits_dynamic"], Instant::now());
             // A busy machine needs more visits than a quiet one.
             let mut visits = (1..)
-                .take_while(|&number| number <= 12 || begun.elapsed() < Duration::from_secs(75));
+                .take_while(|&number| number <= 12 || begun.elapsed() < Duration::from_secs(150));
             let visits = visits.find(|_| {
                 visit("first");
                 stage.counters()["hits_dynamic"] > before
