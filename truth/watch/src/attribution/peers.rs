@@ -1,8 +1,8 @@
 //! Whom the server talked to while it worked on a request: programs of its own group, watched
 //! databases, or others.
 
-use std::collections::{HashMap, HashSet};
-use std::net::SocketAddrV4;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -60,13 +60,38 @@ const LISTENERS_MAX: usize = 1024;
 /// For how long one is not looked for again who was not found.
 const STRANGER_NS: u64 = 1_000_000_000;
 
-/// A port of the loopback interface of a network, by the inode number of its namespace.
-type Place = (u64, u16);
+/// Where connections may be taken in a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    /// Inode number of the network's namespace; 0: of a process that is gone.
+    network: u64,
+    /// Of the loopback interface; `None`: at any address.
+    address: Option<Ipv4Addr>,
+    port: u16,
+}
 
-/// The ports of a network at which anybody listens, and until when that is taken for so.
+/// A socket that listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Listener {
+    /// `None`: at all addresses of IPv4, or at one of IPv6.
+    address: Option<Ipv4Addr>,
+    port: u16,
+    inode: u64,
+}
+
+impl Listener {
+    /// May it be the one that takes a connection there? Several may: at one number, programs can
+    /// listen at different addresses, and at one address by `SO_REUSEPORT`.
+    fn may_take(&self, address: Option<Ipv4Addr>, port: u16) -> bool {
+        let is_elsewhere = matches!((self.address, address), (Some(own), Some(to)) if own != to);
+        self.port == port && !is_elsewhere
+    }
+}
+
+/// The sockets of a network that listen, and until when that is taken for so.
 #[derive(Debug)]
 struct Listening {
-    ports: HashSet<u16>,
+    sockets: Vec<Listener>,
     until_ns: u64,
 }
 
@@ -74,8 +99,8 @@ struct Listening {
 /// socket still listens.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    owners: HashMap<Place, Owner>,
-    /// Ports at which nobody of the server listens, and when to look again. To look through all
+    holders: HashMap<Place, Holders>,
+    /// Places where it is not known who listens, and when to look again. To look through all
     /// processes takes a while.
     strangers: HashMap<Place, u64>,
     /// Ports of the server's network that are passed on to the same port of this process's
@@ -88,6 +113,36 @@ pub(crate) struct Listeners {
     /// How often the kernel's tables were read for that.
     #[cfg(test)]
     reads: u32,
+}
+
+/// Who may take the connections of a place, as it was found last.
+#[derive(Debug)]
+struct Holders {
+    /// All sockets that may.
+    sockets: Vec<u64>,
+    /// All processes of the network that have one of them, each with one that it has.
+    owners: Vec<Owner>,
+}
+
+impl Holders {
+    /// Are these the sockets, and does somebody who was found still have each of them?
+    fn are_there(&self, sockets: &[u64]) -> bool {
+        let mut missing = sockets.to_vec();
+        if self.sockets != sockets {
+            return false;
+        }
+        for owner in &self.owners {
+            if missing.contains(&owner.socket) {
+                let held = sockets_of(owner.process);
+                missing.retain(|socket| !held.contains(socket));
+            }
+        }
+        missing.is_empty()
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.owners.iter().map(|owner| owner.process).collect()
+    }
 }
 
 /// Who listens behind a shared port, as it was found last.
@@ -106,51 +161,48 @@ struct Owner {
 }
 
 impl Listeners {
-    /// Does nobody listen at this port of the network that `insider` is in, too? Somebody who has
-    /// begun a moment ago may be overlooked, and is then a stranger for so long.
-    fn nobody_listens(&mut self, insider: u32, (network, port): Place, now_ns: u64) -> bool {
-        if let Some(listening) = self.listening.get(&network)
-            && now_ns < listening.until_ns
-        {
-            return !listening.ports.contains(&port);
+    /// The sockets that may take the connections of this place, in the network that `insider` is
+    /// in, too. Somebody who has begun a moment ago may be overlooked, and is then a stranger for
+    /// so long.
+    fn sockets_at(&mut self, insider: u32, place: Place, now_ns: u64) -> Vec<u64> {
+        let known = self.listening.get(&place.network);
+        if known.is_none_or(|listening| now_ns >= listening.until_ns) {
+            #[cfg(test)]
+            {
+                self.reads += 1;
+            }
+            if self.listening.len() >= LISTENERS_MAX {
+                self.listening = HashMap::new();
+            }
+            let sockets = sockets_that_listen(&format!("/proc/{insider}/net"));
+            let until_ns = now_ns + STRANGER_NS;
+            self.listening.insert(place.network, Listening { sockets, until_ns });
         }
-        #[cfg(test)]
-        {
-            self.reads += 1;
-        }
-        if self.listening.len() >= LISTENERS_MAX {
-            self.listening = HashMap::new();
-        }
-        let ports = sockets_that_listen(&format!("/proc/{insider}/net"));
-        let ports: HashSet<u16> = ports.into_iter().map(|(port, _)| port).collect();
-        let is_nobody = !ports.contains(&port);
-        self.listening.insert(network, Listening { ports, until_ns: now_ns + STRANGER_NS });
-        is_nobody
+        at(&self.listening[&place.network].sockets, place.address, place.port)
     }
 
-    /// The process of the network that `insider` is in, too, which listens at this port.
-    fn owner(&mut self, insider: u32, place: Place, now_ns: u64) -> Option<u32> {
-        if let Some(owner) = self.owners.get(&place)
-            && sockets_of(owner.process).contains(&owner.socket)
+    /// All processes of the network that may take the connections of this place by these sockets.
+    /// None: it is not certain who does.
+    fn holders(&mut self, place: Place, sockets: Vec<u64>, now_ns: u64) -> Vec<u32> {
+        if let Some(holders) = self.holders.get(&place)
+            && holders.are_there(&sockets)
         {
-            return Some(owner.process);
+            return holders.processes();
         }
         if self.strangers.get(&place).is_some_and(|until_ns| now_ns < *until_ns) {
-            return None;
+            return Vec::new();
         }
-        let sockets = listeners(&format!("/proc/{insider}/net"), place.1);
-        if sockets.is_empty() {
-            return None;
+        let found = Self::find(place.network, sockets);
+        if self.holders.len() + self.strangers.len() >= LISTENERS_MAX {
+            (self.holders, self.strangers) = (HashMap::new(), HashMap::new());
         }
-        let found = Self::find(place.0, &sockets);
-        if self.owners.len() + self.strangers.len() >= LISTENERS_MAX {
-            (self.owners, self.strangers) = (HashMap::new(), HashMap::new());
-        }
-        match found {
-            Some(found) => drop(self.owners.insert(place, found)),
-            None => drop(self.strangers.insert(place, now_ns + STRANGER_NS)),
-        }
-        found.map(|found| found.process)
+        let Some(found) = found else {
+            self.strangers.insert(place, now_ns + STRANGER_NS);
+            return Vec::new();
+        };
+        let processes = found.processes();
+        self.holders.insert(place, found);
+        processes
     }
 
     /// Who listens behind a shared port, by what was found last.
@@ -161,7 +213,7 @@ impl Listeners {
                 // Another program may listen there by now, too (SO_REUSEPORT).
                 let is_so = inside.iter().all(|socket| parent.contains(socket))
                     && sockets_of(owner.process).contains(&owner.socket)
-                    && listeners("/proc/self/net", place.1) == *outside;
+                    && listeners("/proc/self/net", place.port) == *outside;
                 is_so.then_some(Some(owner.process))
             }
             Shared::Others(until_ns) => (now_ns < *until_ns).then_some(None),
@@ -177,15 +229,21 @@ impl Listeners {
 
     /// Is it known already who does?
     fn is_known(&self, place: Place) -> bool {
-        self.owners.contains_key(&place)
+        self.holders.contains_key(&place)
     }
 
-    fn find(network: u64, sockets: &[u64]) -> Option<Owner> {
-        processes().filter(|&process| network_of(process) == Some(network)).find_map(|process| {
+    /// `None`: nobody of the network has one of these sockets, so somebody elsewhere has it.
+    fn find(network: u64, sockets: Vec<u64>) -> Option<Holders> {
+        let (mut owners, mut missing) = (Vec::new(), sockets.clone());
+        for process in processes().filter(|&process| network_of(process) == Some(network)) {
             let held = sockets_of(process);
-            let socket = *sockets.iter().find(|socket| held.contains(socket))?;
-            Some(Owner { process, socket })
-        })
+            let mut ours = sockets.iter().filter(|socket| held.contains(socket));
+            let Some(&first) = ours.next() else { continue };
+            let socket = *missing.iter().find(|socket| held.contains(socket)).unwrap_or(&first);
+            owners.push(Owner { process, socket });
+            missing.retain(|socket| !held.contains(socket));
+        }
+        missing.is_empty().then_some(Holders { sockets, owners })
     }
 }
 
@@ -226,23 +284,32 @@ fn refuse(event: &LookupEvent, peer: Peer) -> RefusalReason {
     RefusalReason::UnwatchedPeer
 }
 
-/// Inode numbers of the sockets that listen at a port, by the kernel's tables below `net`.
-fn listeners(net: &str, port: u16) -> Vec<u64> {
-    let all = sockets_that_listen(net).into_iter();
-    all.filter(|(at, _)| *at == port).map(|(_, inode)| inode).collect()
+/// Inode numbers of those of the sockets that may take connections at an address and a port.
+fn at(sockets: &[Listener], address: Option<Ipv4Addr>, port: u16) -> Vec<u64> {
+    let sockets = sockets.iter().filter(|socket| socket.may_take(address, port));
+    sockets.map(|socket| socket.inode).collect()
 }
 
-/// Ports and inode numbers of the sockets that listen, by the kernel's tables below `net`.
-fn sockets_that_listen(net: &str) -> Vec<(u16, u64)> {
+/// Inode numbers of the sockets that listen at a port, by the kernel's tables below `net`.
+fn listeners(net: &str, port: u16) -> Vec<u64> {
+    at(&sockets_that_listen(net), None, port)
+}
+
+/// The sockets that listen, by the kernel's tables below `net`.
+fn sockets_that_listen(net: &str) -> Vec<Listener> {
     let tables = ["tcp", "tcp6"]
         .map(|name| std::fs::read_to_string(format!("{net}/{name}")).unwrap_or_default());
-    let socket = |line: &str| -> Option<(u16, u64)> {
+    let socket = |line: &str| -> Option<Listener> {
         // sl local rem st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN.
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
-        let port = u16::from_str_radix(local_port, 16).ok()?;
+        let (address, port) = fields.get(1)?.rsplit_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        // IPv4: the word as the machine has it in memory. A mapped one of IPv6 is not told apart.
+        let address = (address.len() == 8).then(|| u32::from_str_radix(address, 16));
+        let address = address.transpose().ok()?.map(|word| Ipv4Addr::from(word.to_ne_bytes()));
+        let address = address.filter(|address| !address.is_unspecified());
         let inode = fields.get(9)?.parse().ok()?;
-        (*fields.get(3)? == "0A").then_some((port, inode))
+        (*fields.get(3)? == "0A").then_some(Listener { address, port, inode })
     };
     tables.iter().flat_map(|table| table.lines().skip(1).filter_map(socket)).collect()
 }
@@ -336,10 +403,11 @@ impl<'a> Peers<'a> {
             }
             Peer::Ipv4(address, port) if address.is_loopback() => {
                 let network = self.network(event.worker());
-                if self.listeners.is_known((network, sent.port)) && self.is_reply(event, sent) {
+                let own = Place { network, address: None, port: sent.port };
+                if self.listeners.is_known(own) && self.is_reply(event, sent) {
                     return Ok(Known::Application);
                 }
-                if let Some(known) = self.known_at(event, port) {
+                if let Some(known) = self.known_at(event, Some(address), port) {
                     return Ok(known);
                 }
                 self.is_reply(event, sent)
@@ -356,34 +424,48 @@ impl<'a> Peers<'a> {
     /// Then what comes from there is a question, not an answer: a client of another service, or of
     /// HTTPS.
     pub(crate) fn is_reply(&mut self, event: &LookupEvent, sent: Sent) -> bool {
-        sent.port != 0 && self.known_at(event, sent.port) == Some(Known::Application)
+        sent.port != 0 && self.known_at(event, None, sent.port) == Some(Known::Application)
     }
 
-    /// Who listens at this port of the process's loopback interface, if it is certain who.
-    fn known_at(&mut self, event: &LookupEvent, port: u16) -> Option<Known> {
-        let place = (self.network(event.worker()), port);
+    /// Who listens at this address and port of the process's loopback interface, if it is certain
+    /// who. Whoever may listen there has to be the same.
+    fn known_at(
+        &mut self,
+        event: &LookupEvent,
+        address: Option<Ipv4Addr>,
+        port: u16,
+    ) -> Option<Known> {
+        let worker = event.worker();
+        let place = Place { network: self.network(worker), address, port };
         if let Some(&known) = self.ports.get(&place) {
             return known;
         }
-        let worker = event.worker();
-        // Of a process that is gone nothing is known.
-        if place.0 != 0 && self.listeners.nobody_listens(worker, place, event.time_ns) {
-            self.ports.insert(place, None);
-            return None;
-        }
-        let owner = self.listeners.owner(worker, place, event.time_ns);
-        let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
-            Kind::Application => Some(Known::Application),
-            Kind::Database => Some(Known::Database),
-            Kind::Unknown | Kind::Other if self.is_database_at(event.worker(), port) => {
-                Some(Known::Database)
-            }
-            Kind::Unknown | Kind::Other => {
-                self.is_shared(event, place).then_some(Known::Application)
-            }
-        };
+        let known = self.find_known(worker, place, event.time_ns);
         self.ports.insert(place, known);
         known
+    }
+
+    fn find_known(&mut self, worker: u32, place: Place, now_ns: u64) -> Option<Known> {
+        // Of a process that is gone nothing is known.
+        if place.network == 0 {
+            return None;
+        }
+        let sockets = self.listeners.sockets_at(worker, place, now_ns);
+        if sockets.is_empty() {
+            return None;
+        }
+        let holders = self.listeners.holders(place, sockets, now_ns);
+        let kinds: Vec<Kind> = holders.into_iter().map(|process| self.kind(process)).collect();
+        let all = |is_so: fn(&Kind) -> bool| !kinds.is_empty() && kinds.iter().all(is_so);
+        if all(|kind| *kind == Kind::Application) {
+            Some(Known::Application)
+        } else if all(|kind| matches!(kind, Kind::Application | Kind::Database))
+            || self.is_database_at(worker, place)
+        {
+            Some(Known::Database)
+        } else {
+            self.is_shared(worker, place, now_ns).then_some(Known::Application)
+        }
     }
 
     /// The network that a process is in; 0: it is gone.
@@ -391,15 +473,17 @@ impl<'a> Peers<'a> {
         *self.networks.entry(process).or_insert_with(|| network_of(process).unwrap_or(0))
     }
 
-    /// Does a database server whose statements are seen listen at this port of the process's
-    /// loopback interface, or of this machine's, to which a port may be shared?
-    fn is_database_at(&self, process: u32, port: u16) -> bool {
+    /// Does nobody but database servers whose statements are seen listen at this place of the
+    /// process's network, or at the same port of this machine's, to which a port may be shared?
+    fn is_database_at(&self, process: u32, place: Place) -> bool {
         let Some(databases) = &self.databases else { return false };
         let sockets = databases.sockets();
-        let listens =
-            |net: String| listeners(&net, port).iter().any(|inode| sockets.contains(inode));
-        let inside = listeners(&format!("/proc/{process}/net"), port);
-        if inside.iter().any(|inode| sockets.contains(inode)) {
+        let are_databases = |listeners: &[u64]| {
+            !listeners.is_empty() && listeners.iter().all(|inode| sockets.contains(inode))
+        };
+        let there = |net: &str, address| at(&sockets_that_listen(net), address, place.port);
+        let inside = there(&format!("/proc/{process}/net"), place.address);
+        if are_databases(&inside) {
             return true;
         }
         // Shared: what listens inside belongs to the process that started this one, which passes
@@ -407,22 +491,23 @@ impl<'a> Peers<'a> {
         let own = parent_sockets();
         !inside.is_empty()
             && inside.iter().all(|inode| own.contains(inode))
-            && listens("/proc/self/net".into())
+            && are_databases(&there("/proc/self/net", Some(Ipv4Addr::LOCALHOST)))
     }
 
     /// Is it a port that is shared (`--share`), behind which nobody but programs of the server
     /// listens on this machine? PHP-FPM may become one of them (`Outsiders`).
-    fn is_shared(&mut self, event: &LookupEvent, place: Place) -> bool {
-        if let Some(known) = self.listeners.known_shared(place, event.time_ns) {
+    fn is_shared(&mut self, worker: u32, place: Place, now_ns: u64) -> bool {
+        if let Some(known) = self.listeners.known_shared(place, now_ns) {
             return known.is_some_and(|process| self.kind(process) == Kind::Application);
         }
-        let inside = listeners(&format!("/proc/{}/net", event.worker()), place.1);
+        let inside = sockets_that_listen(&format!("/proc/{worker}/net"));
+        let inside = at(&inside, place.address, place.port);
         let parent = parent_sockets();
         if inside.is_empty() || !inside.iter().all(|socket| parent.contains(socket)) {
             return false;
         }
         // Whoever has the socket may answer, wherever it is.
-        let outside = listeners("/proc/self/net", place.1);
+        let outside = listeners("/proc/self/net", place.port);
         let held = |process: u32| -> Vec<u64> {
             sockets_of(process).into_iter().filter(|socket| outside.contains(socket)).collect()
         };
@@ -442,7 +527,7 @@ impl<'a> Peers<'a> {
                 inside,
                 outside: outside.clone(),
             },
-            None => Shared::Others(event.time_ns + STRANGER_NS),
+            None => Shared::Others(now_ns + STRANGER_NS),
         };
         let is_own = matches!(found, Shared::Own { .. });
         self.listeners.note_shared(place, found);
@@ -507,53 +592,95 @@ mod tests {
         Sent { to, connection: 1, port: 0, ends_request: false }
     }
 
-    /// A program in a network of its own that listens at port 80 until it reads a line.
-    struct Program {
-        child: Child,
-        network: Namespace,
-    }
+    /// A program of this name that listens at port 80 of an address until it reads a line.
+    struct Program(Child);
 
     impl Program {
-        fn start() -> Option<Self> {
-            const LISTEN: &str = "use IO::Socket::INET; $| = 1;
-                my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1:80') or die;
+        fn start(network: &Namespace, name: &str, address: &str) -> Self {
+            const LISTEN: &str = "use IO::Socket::INET; $| = 1; my ($name, $address) = @ARGV;
+                my $socket = IO::Socket::INET->new(
+                    Listen => 1, LocalAddr => qq($address:80), ReusePort => 1) or die;
+                $0 = $name;
                 print qq(listens\\n); <STDIN>; close $socket; print qq(closed\\n); <STDIN>;";
-            let network = Namespace::new()?;
-            network.ip("link set lo up");
-            let child = network.run(|| {
-                let mut perl = Command::new("perl");
-                perl.args(["-e", LISTEN]).stdin(Stdio::piped()).stdout(Stdio::piped());
-                perl.spawn().unwrap()
-            });
-            let mut program = Self { child, network };
+            let mut perl = Command::new("perl");
+            perl.args(["-e", LISTEN, name, address]);
+            perl.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let child = network.run(move || perl.spawn().unwrap());
+            let mut program = Self(child);
             program.says("listens\n");
-            Some(program)
+            program
         }
 
         fn says(&mut self, line: &str) {
             let mut said = vec![0; line.len()];
-            self.child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+            self.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
             assert_eq!(said, line.as_bytes());
         }
 
         fn stop_listening(&mut self) {
-            self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
             self.says("closed\n");
         }
     }
 
     impl Drop for Program {
         fn drop(&mut self) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            let _ = self.0.kill();
+            let _ = self.0.wait();
         }
+    }
+
+    fn network() -> Option<Namespace> {
+        let network = Namespace::new()?;
+        network.ip("link set lo up");
+        Some(network)
+    }
+
+    /// The port's number alone does not say who is asked.
+    #[test]
+    fn programs_that_listen_at_one_number() {
+        let Some(network) = network() else { return };
+        let application = Program::start(&network, "worker", "127.0.0.1");
+        let event = LookupEvent { tgid: application.0.id(), ..LookupEvent::blank(0) };
+        let ask = |listeners: &mut Listeners, now_ns, last| {
+            let event = LookupEvent { time_ns: now_ns, ..event.clone() };
+            let mut peers = Peers::new(network.inode(), None, Vec::new(), listeners);
+            let peer = Peer::Ipv4(Ipv4Addr::new(127, 0, 0, last), 80);
+            let reply = Sent { port: 80, ..to(Peer::Other(10)) };
+            (peers.check(&event, to(peer)).is_ok(), peers.is_reply(&event, reply))
+        };
+        let mut listeners = Listeners::default();
+        assert_eq!(ask(&mut listeners, 0, 1), (true, true));
+        assert_eq!(ask(&mut listeners, 0, 2), (false, true));
+        let store = Program::start(&network, "redis-server", "127.0.0.2");
+        let mut now_ns = 0;
+        let mut ask = |last| {
+            // It is known by now.
+            now_ns += 2 * STRANGER_NS;
+            ask(&mut listeners, now_ns, last)
+        };
+        assert_eq!(ask(1), (true, false));
+        assert_eq!(ask(2), (false, false));
+        drop(store);
+        assert_eq!(ask(1), (true, true));
+        // Each of the two may take a connection.
+        let store = Program::start(&network, "redis-server", "127.0.0.1");
+        assert_eq!(ask(1), (false, false));
+        drop(store);
+        let store = Program::start(&network, "redis-server", "127.0.0.2");
+        let other = Program::start(&network, "worker", "127.0.0.2");
+        assert_eq!(ask(2), (false, false));
+        drop((store, other));
+        let _everywhere = Program::start(&network, "redis-server", "0.0.0.0");
+        assert_eq!((ask(1), ask(2)), ((false, false), (false, false)));
     }
 
     #[test]
     fn only_the_group_itself_is_watched() {
-        let Some(mut program) = Program::start() else { return };
-        let (me, port) = (program.child.id(), 80);
-        let netns = program.network.inode();
+        let Some(network) = network() else { return };
+        let mut program = Program::start(&network, "worker", "127.0.0.1");
+        let (me, port) = (program.0.id(), 80);
+        let netns = network.inode();
         let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 3306);
         let mut listeners = Listeners::default();
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
