@@ -477,11 +477,13 @@ impl Registrar {
             return Reinstatement::Gone;
         }
         let Some(records) = self.records.with_also(request.record) else {
+            tracing::debug!(record = request.record.0, "a reply goes: its record is forgotten");
             return Reinstatement::Gone;
         };
         let mut sources = Vec::new();
-        for (_, record) in records {
-            if !self.stays(&record, request, resolver) {
+        for (number, record) in records {
+            if let Err(reason) = self.stays(&record, request, resolver) {
+                tracing::debug!(record = number.0, "a reply goes: {reason}");
                 return Reinstatement::Gone;
             }
             sources.extend(record.looked.sources.iter().copied());
@@ -494,21 +496,28 @@ impl Registrar {
     }
 
     /// Would the same come of the request that this is the record of?
+    ///
+    /// # Errors
+    /// Why it may not, for people.
     fn stays(
         &mut self,
         record: &Record,
         request: &ReinstateRequest,
         resolver: &mut Resolver,
-    ) -> bool {
+    ) -> Result<(), &'static str> {
+        const FIXED: &str = "a file or a list of files has changed";
+        let check = |is_fine: bool, reason: &'static str| is_fine.then_some(()).ok_or(reason);
         let is_dynamic = record.class == Class::Dynamic;
-        if !self.table.is_unchanged(&record.looked.fixed, request.since)
-            || is_dynamic
-                && self.retained.has_changed(&self.table, request.since, record.finished_ns)
-            || self.databases.has_changed(&record.reads, request.since)
-            || self.remotes.iter().any(|remote| remote.has_changed(&record.reads, request.since))
-        {
-            return false;
+        check(self.table.is_unchanged(&record.looked.fixed, request.since), FIXED)?;
+        if is_dynamic {
+            let retained = &mut self.retained;
+            let is_same = !retained.has_changed(&self.table, request.since, record.finished_ns);
+            check(is_same, "the server may have an old file in its memory")?;
         }
+        let (reads, since) = (&record.reads, request.since);
+        let is_changed = self.databases.has_changed(reads, since)
+            || self.remotes.iter().any(|remote| remote.has_changed(reads, since));
+        check(!is_changed, "what a database was asked for has changed")?;
         let sources: Vec<SourceSlot> = record.looked.sources.iter().copied().collect();
         // Something that other entries depend on has changed, and nothing of this one.
         let sees_everybody = self.witness.sees_everybody();
@@ -523,15 +532,19 @@ impl Registrar {
             let processes = takers.flat_map(|taker| [Some(taker), parent_of(taker)]).flatten();
             resolver.stand_in(record.looked.root.filter(|_| !is_whole), processes);
             let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
-            let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return false };
+            let now = survey(events, resolver, Purpose::FindSources)
+                .map_err(|_| "a path cannot be looked up again, or leads elsewhere")?;
             let is_same = now.sources == record.looked.sources
-                && now.directories == record.looked.directories
-                && (!is_dynamic || now.folder_times == record.looked.folder_times)
-                && (sees_everybody || now.change_times() == record.looked.change_times);
+                && now.directories == record.looked.directories;
+            check(is_same, "the way of a path has changed")?;
+            let is_same = !is_dynamic || now.folder_times == record.looked.folder_times;
+            check(is_same, "a folder has another time or size")?;
+            let is_same = sees_everybody || now.change_times() == record.looked.change_times;
+            check(is_same, "a file has another change time")?;
             // Once more, because the look-ups took a while.
-            return is_same && self.table.is_unchanged(&record.looked.fixed, request.since);
+            check(self.table.is_unchanged(&record.looked.fixed, request.since), FIXED)?;
         }
-        true
+        Ok(())
     }
 
     fn try_judge(

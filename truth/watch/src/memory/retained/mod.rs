@@ -329,6 +329,7 @@ impl Retained {
     pub(crate) fn see_mounts(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
         let Some(asked) = self.askable.iter().find(|asked| resolver.root_of(asked).is_ok()) else {
             if !self.files.is_empty() {
+                tracing::debug!("no process is there that a mount can be looked at with");
                 table.record_change(SourceSlot::EVERYTHING);
             }
             return;
