@@ -1,6 +1,7 @@
 //! What a test does with a page: sees that it is kept, changes what it depends on, sees the change
 //! at once.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::stage::Stage;
 
 /// Longer than the minute for which a changed file that nobody reads again keeps everything from
 /// being kept, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(150);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
 /// Requests after a change, by so many connections, in so long.
 const CONNECTIONS: usize = 4;
 const REQUESTS: usize = 200;
@@ -55,16 +56,33 @@ impl Cases {
             std::fs::write(path, stage.nicache.log_text()).unwrap();
         }
         if !self.failed.is_empty() {
-            let status = common::status(stage.nicache.name());
+            let told = stage.told();
             let log = stage.nicache.log_text();
             let lines: Vec<&str> = log.lines().collect();
             let tail = lines[lines.len().saturating_sub(60)..].join("\n");
+            for (times, message) in often(&lines) {
+                println!("{times:6} times in the log: {message}");
+            }
             let said = std::fs::read_to_string(stage.path("log/php.log")).unwrap_or_default();
             let said: Vec<&str> = said.lines().collect();
             println!("{}", said[said.len().saturating_sub(20)..].join("\n"));
-            panic!("failed: {:?}\n{:#}\n{tail}", self.failed, status["counters"]);
+            panic!("failed: {:?}\n{told:?}\n{tail}", self.failed);
         }
     }
+}
+
+/// What a log says most often, and how often; without the values, which follow the message.
+fn often(lines: &[&str]) -> Vec<(usize, String)> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for line in lines {
+        let words = line.split_whitespace().skip(1).filter(|word| !word.contains(['=', '"']));
+        *times.entry(words.collect::<Vec<_>>().join(" ")).or_default() += 1;
+    }
+    let mut times: Vec<(usize, String)> =
+        times.into_iter().map(|(message, times)| (times, message)).collect();
+    times.sort_by(|one, other| other.cmp(one));
+    times.truncate(25);
+    times
 }
 
 impl Stage {
