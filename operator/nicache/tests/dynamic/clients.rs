@@ -13,6 +13,7 @@ use rustix::net::sockopt::{
 
 use crate::check::{Cases, eventually};
 use crate::common::{self, Nicache, private_network, within};
+use crate::explain::json;
 use crate::stage::{Setup, Stage};
 
 const NGINX: &str = "
@@ -119,6 +120,17 @@ fn clients_who_differ() {
             for fields in if round % 2 == 0 { [GERMAN, ENGLISH] } else { [ENGLISH, GERMAN] } {
                 says(fields, "open");
             }
+            // An operator is told of what decides for either.
+            let is_told = || {
+                let report = json(&stage, &["why", "/notice.php"]).to_string();
+                let of = |name| report.contains(&format!("/data/closed/{name}\""));
+                let is_told = of("de") && of("en");
+                if !is_told {
+                    [GERMAN, ENGLISH].iter().for_each(|fields| says(fields, "open"));
+                }
+                is_told
+            };
+            assert!(eventually(is_told), "{}", json(&stage, &["why", "/notice.php"]));
             let (changed, name) = if round / 2 == 0 { (GERMAN, "de") } else { (ENGLISH, "en") };
             let other = if round / 2 == 0 { ENGLISH } else { GERMAN };
             stage.write(&format!("data/closed/{name}"), "");

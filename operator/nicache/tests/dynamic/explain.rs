@@ -21,7 +21,7 @@ fn nicache(stage: &Stage, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn json(stage: &Stage, arguments: &[&str]) -> Value {
+pub(crate) fn json(stage: &Stage, arguments: &[&str]) -> Value {
     serde_json::from_str(&nicache(stage, &[arguments, &["--json"]].concat())).unwrap()
 }
 

@@ -76,20 +76,32 @@ pub struct Dependents {
 }
 
 impl Registrar {
-    /// What an entry was judged by, unless that was forgotten.
+    /// What an entry was judged by, for all kinds of clients that it answers, unless that was
+    /// forgotten.
     pub fn explain(&mut self, number: RecordNumber) -> Option<Explanation> {
         self.handle_events();
-        let record = self.records.get(number)?;
+        let last = self.records.get(number)?;
+        let class = last.class;
+        let records = std::iter::once(number).chain(last.also.iter().copied());
         let mut paths: BTreeMap<(String, Use), Option<SourceSlot>> = BTreeMap::new();
-        for event in &record.looked.events {
-            let (used, slot) = use_of(event);
-            paths.insert((name_of(event), used), slot);
+        let mut tables: Vec<String> = Vec::new();
+        for record in records.filter_map(|number| self.records.get(number)) {
+            for event in &record.looked.events {
+                let (used, slot) = use_of(event);
+                paths.insert((name_of(event), used), slot);
+            }
+            for (_, access) in &record.reads {
+                let name = name_of_access(access);
+                if tables.len() < EXPLAINED_MAX && !tables.contains(&name) {
+                    tables.push(name);
+                }
+            }
         }
         let paths_count = paths.len();
         let revision = |slot: SourceSlot| self.table.stamp_of(slot).0;
         let paths = paths.into_iter().take(EXPLAINED_MAX);
         Some(Explanation {
-            class: record.class,
+            class,
             paths: paths
                 .map(|((path, used), slot)| ExplainedPath {
                     path,
@@ -98,13 +110,8 @@ impl Registrar {
                 })
                 .collect(),
             paths_count,
-            tables: record
-                .reads
-                .iter()
-                .take(EXPLAINED_MAX)
-                .map(|(_, access)| name_of_access(access))
-                .collect(),
-            retained: if record.class == Class::Dynamic { self.retained.len() } else { 0 },
+            tables,
+            retained: if class == Class::Dynamic { self.retained.len() } else { 0 },
         })
     }
 
