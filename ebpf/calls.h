@@ -13,7 +13,8 @@
  *   do_sys_openat2                    open, openat, openat2, creat              the call's end
  *   filename_lookup                   stat, access, readlink, statfs, ...       the call's end: what fails later counts as found
  *   *_recvmsg                         read, readv, recvfrom, recvmsg            the call's end, of sockets
- *   security_socket_sendmsg           write, writev, sendto, sendmsg            the call's end: what is about to be sent counts as sent
+ *   security_socket_sendmsg           write, writev, sendto, sendmsg, io_submit the call's end: what is about to be sent counts as sent
+ *   __x64_sys_splice                  splice to a socket                        the call's end: the same. Until 6.4 nothing is sent by the function above
  *   *_write_iter                      write and the like to a file              the call's end: what is about to be written counts as written
  *   security_mmap_file                mmap                                      the call's end; the file is open for writing until it is unmapped
  *   security_inode_*                  what the server changes by a name         the call's end: what is about to be changed counts as changed
@@ -203,7 +204,7 @@ static __always_inline bool is_receiving(__u64 nr)
 static __always_inline bool is_sending(__u64 nr)
 {
 	return nr == NR_write || nr == NR_writev || nr == NR_sendto || nr == NR_sendmsg ||
-	       nr == NR_sendmmsg || nr == NR_pwritev2;
+	       nr == NR_sendmmsg || nr == NR_pwritev2 || nr == NR_io_submit;
 }
 
 static __always_inline bool fill_transfer(struct transfer *transfer, struct socket *socket,
@@ -389,6 +390,33 @@ int BPF_PROG(security_inode_setattr)
 		return 0;                                              \
 	}
 
+/* The kernel is about to move, or has moved, so many bytes to a descriptor. To a client of the web
+ * server that says nothing.
+ */
+static __always_inline void observe_passed(int fd, __u64 nr, __s64 bytes)
+{
+	struct transfer transfer = {.nr = nr, .ret = bytes};
+
+	if (is_by_socket(fd, &transfer))
+		report_sent(&transfer);
+}
+
+SEC("fentry/__x64_sys_splice")
+int BPF_PROG(__x64_sys_splice, struct pt_regs *regs)
+{
+	if (is_followed(bpf_get_current_task_btf()))
+		observe_passed(regs->dx, NR_splice, regs->r8);
+	return 0;
+}
+
+static __always_inline void observe_sendfile(struct pt_regs *regs, __s64 ret)
+{
+	if (ret <= 0)
+		return;
+	report_descriptor(EVENT_SENDFILE, NR_sendfile, ret, regs->si);
+	observe_passed(regs->di, NR_sendfile, ret);
+}
+
 static __always_inline void observe_moving(struct pt_regs *regs, __s64 ret)
 {
 	struct call call;
@@ -401,8 +429,9 @@ OF_SERVER(__x64_sys_accept, if (ret >= 0) observe_accepted(ret))
 OF_SERVER(__x64_sys_accept4, if (ret >= 0) observe_accepted(ret))
 OF_SERVER(__x64_sys_getdents, report_descriptor(EVENT_READDIR, NR_getdents, ret, regs->di))
 OF_SERVER(__x64_sys_getdents64, report_descriptor(EVENT_READDIR, NR_getdents64, ret, regs->di))
-OF_SERVER(__x64_sys_sendfile64,
-	  if (ret > 0) report_descriptor(EVENT_SENDFILE, NR_sendfile, ret, regs->si))
+OF_SERVER(__x64_sys_sendfile64, observe_sendfile(regs, ret))
+/* Most file systems write what is copied, but some share it. */
+OF_SERVER(__x64_sys_copy_file_range, if (ret > 0) report_written(regs->dx, NR_copy_file_range))
 OF_SERVER(__x64_sys_chdir, observe_moving(regs, ret))
 OF_SERVER(__x64_sys_fchdir, observe_moving(regs, ret))
 OF_SERVER(__x64_sys_chroot, if (ret >= 0) observe_other_root())

@@ -68,12 +68,13 @@ static __always_inline __u32 peer_process(struct transfer *transfer)
 	return peer ? FIELD(struct pid, peer, numbers[0].nr) : 0;
 }
 
-/* Is the call about a socket? Tells which. */
-static __always_inline bool is_transfer(struct call *call, struct transfer *transfer)
+/* Is the descriptor a socket? Tells which. */
+static __always_inline bool is_by_socket(int fd, struct transfer *transfer)
 {
-	struct file *file = file_of(bpf_get_current_task_btf(), call->args[0]);
+	struct file *file = file_of(bpf_get_current_task_btf(), fd);
 	void *socket;
 
+	transfer->fd = fd;
 	transfer->ino = socket_inode(file);
 	if (!transfer->ino)
 		return false;
@@ -83,9 +84,16 @@ static __always_inline bool is_transfer(struct call *call, struct transfer *tran
 		return false;
 	transfer->family = FIELD(struct sock, transfer->sk, __sk_common.skc_family);
 	transfer->port = FIELD(struct sock, transfer->sk, __sk_common.skc_num);
+	return true;
+}
+
+/* Is the call about a socket, by this descriptor? Tells which. */
+static __always_inline bool is_transfer(struct call *call, int fd, struct transfer *transfer)
+{
+	if (!is_by_socket(fd, transfer))
+		return false;
 	transfer->nr = call->nr;
 	transfer->ret = call->ret;
-	transfer->fd = call->args[0];
 	transfer->bytes = call->args[1];
 	transfer->flags = call->args[3];
 	return true;

@@ -298,12 +298,57 @@ __noinline int observe_other_root(void)
 	return 0;
 }
 
+/* struct iocb: what is asked for, and of which descriptor. */
+#define IOCB_WHAT_AT 16
+#define IOCB_CMD_PWRITE 1
+#define IOCB_CMD_PWRITEV 8
+
+struct iocb_what {
+	__u16 opcode;
+	__s16 priority;
+	__s32 fd;
+};
+
+/* One request of an asynchronous call. Who sends by one is not followed any longer. */
+static long look_at_submitted(__u32 index, struct call *call)
+{
+	struct iocb_what what = {};
+	__u64 request;
+
+	if (bpf_probe_read_user(&request, sizeof(request),
+				(const __u64 *)call->args[2] + index) ||
+	    bpf_probe_read_user(&what, sizeof(what), (const void *)(request + IOCB_WHAT_AT))) {
+		report_descriptor(EVENT_HIDDEN, NR_io_submit, 0, -1);
+		return 1;
+	}
+	if (what.opcode != IOCB_CMD_PWRITE && what.opcode != IOCB_CMD_PWRITEV)
+		return 0;
+	if (kind_of_file(file_of(bpf_get_current_task_btf(), what.fd)) == S_IFREG)
+		report_written(what.fd, NR_io_submit);
+	else
+		report_descriptor(EVENT_HIDDEN, NR_io_submit, 0, -1);
+	return 0;
+}
+
+/* Those that the kernel has taken. */
+__noinline int observe_submitted(struct call *call)
+{
+	struct call submitted;
+
+	if (!call || call->ret <= 0)
+		return 0;
+	submitted = *call;
+	bpf_loop(submitted.ret, look_at_submitted, &submitted, 0);
+	return 0;
+}
+
 /* What the server does. */
 __noinline int observe_server(struct call *call)
 {
 	struct transfer transfer = {};
 	__u64 nr;
 	__s64 ret;
+	int fd;
 
 	if (!call)
 		return 0;
@@ -322,12 +367,20 @@ __noinline int observe_server(struct call *call)
 	case NR_readv:
 	case NR_recvfrom:
 	case NR_recvmsg:
-		return ret > 0 && is_transfer(call, &transfer) ? observe_request(&transfer) : 0;
+		return ret > 0 && is_transfer(call, call->args[0], &transfer)
+			       ? observe_request(&transfer)
+			       : 0;
 	case NR_getdents:
 	case NR_getdents64:
 		return report_descriptor(EVENT_READDIR, nr, ret, call->args[0]);
+	case NR_io_submit:
+		return observe_submitted(call);
 	case NR_sendfile:
-		return ret > 0 ? report_descriptor(EVENT_SENDFILE, nr, ret, call->args[1]) : 0;
+		if (ret > 0)
+			report_descriptor(EVENT_SENDFILE, nr, ret, call->args[1]);
+		/* And to somebody. */
+	case NR_splice:
+	case NR_copy_file_range:
 	case NR_write:
 	case NR_pwrite64:
 	case NR_writev:
@@ -338,8 +391,9 @@ __noinline int observe_server(struct call *call)
 	case NR_sendmmsg:
 		if (ret <= 0)
 			return 0;
-		return is_transfer(call, &transfer) ? report_sent(&transfer)
-						    : report_written(call->args[0], nr);
+		fd = nr == NR_splice || nr == NR_copy_file_range ? call->args[2] : call->args[0];
+		return is_transfer(call, fd, &transfer) ? report_sent(&transfer)
+							: report_written(fd, nr);
 	case NR_io_uring_setup:
 		/* One that fails is a look at what the kernel has. */
 		return ret >= 0 ? report_descriptor(EVENT_HIDDEN, nr, ret, -1) : 0;

@@ -751,7 +751,7 @@ __noinline int observe_database(struct call *call, __u32 kind)
 	case NR_readv:
 	case NR_recvfrom:
 	case NR_recvmsg:
-		if (!is_transfer(call, &transfer))
+		if (!is_transfer(call, call->args[0], &transfer))
 			return 0;
 		return observe_received(&transfer,
 					bpf_map_lookup_elem(&sql_connections, &transfer.ino), kind);
@@ -759,7 +759,7 @@ __noinline int observe_database(struct call *call, __u32 kind)
 	case NR_writev:
 	case NR_sendto:
 	case NR_sendmsg:
-		if (!is_transfer(call, &transfer))
+		if (!is_transfer(call, call->args[0], &transfer))
 			return 0;
 		return observe_sent(&transfer, bpf_map_lookup_elem(&sql_connections, &transfer.ino),
 				    kind);

@@ -70,6 +70,7 @@ struct call {
 #define NR_removexattr 197
 #define NR_lremovexattr 198
 #define NR_fremovexattr 199
+#define NR_io_submit 209
 #define NR_getdents64 217
 #define NR_clock_settime 227
 #define NR_utimes 235
@@ -87,6 +88,7 @@ struct call {
 #define NR_fchmodat 268
 #define NR_faccessat 269
 #define NR_unshare 272
+#define NR_splice 275
 #define NR_utimensat 280
 #define NR_accept4 288
 #define NR_preadv 295
@@ -98,6 +100,7 @@ struct call {
 #define NR_setns 308
 #define NR_renameat2 316
 #define NR_execveat 322
+#define NR_copy_file_range 326
 #define NR_preadv2 327
 #define NR_pwritev2 328
 #define NR_statx 332

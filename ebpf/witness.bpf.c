@@ -74,15 +74,16 @@ const volatile __u64 interesting[NR_MAX / 64] = {
 	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr) |
 	      BIT(NR_getxattr),
 	[3] = BIT(NR_lgetxattr) | BIT(NR_listxattr) | BIT(NR_llistxattr) | BIT(NR_removexattr) |
-	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) |
-	      BIT(NR_clock_settime) | BIT(NR_utimes),
+	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_io_submit) |
+	      BIT(NR_getdents64) | BIT(NR_clock_settime) | BIT(NR_utimes),
 	[4] = BIT(NR_fchownat) | BIT(NR_futimesat) | BIT(NR_clock_adjtime) | BIT(NR_accept4) |
 	      BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) |
 	      BIT(NR_unshare) | BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) |
 	      BIT(NR_setns) | BIT(NR_mkdirat) | BIT(NR_mknodat) | BIT(NR_unlinkat) |
 	      BIT(NR_renameat) | BIT(NR_linkat) | BIT(NR_symlinkat) | BIT(NR_fchmodat) |
-	      BIT(NR_utimensat) | BIT(NR_pwritev) | BIT(NR_sendmmsg) | BIT(NR_renameat2),
-	[5] = BIT(NR_statx) | BIT(NR_pwritev2),
+	      BIT(NR_splice) | BIT(NR_utimensat) | BIT(NR_pwritev) | BIT(NR_sendmmsg) |
+	      BIT(NR_renameat2),
+	[5] = BIT(NR_copy_file_range) | BIT(NR_pwritev2) | BIT(NR_statx),
 	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_openat2) |
 	      BIT(NR_faccessat2) | BIT(NR_mount_setattr),
 	[7] = BIT(NR_fchmodat2) | BIT(NR_setxattrat) | BIT(NR_removexattrat) |

@@ -143,6 +143,8 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("__x64_sys_getdents", None),
     at("__x64_sys_getdents64", None),
     at("__x64_sys_sendfile64", None),
+    at("__x64_sys_splice", None),
+    at("__x64_sys_copy_file_range", None),
     at("__x64_sys_chdir", None),
     at("__x64_sys_fchdir", None),
     at("__x64_sys_chroot", None),

@@ -225,6 +225,28 @@ impl Drop for Program {
     }
 }
 
+/// Has the kernel pass on what comes at a port to a store of data, and back.
+const RELAY: &str = "
+import os, select, socket
+into, out = os.pipe()[::-1]
+def pass_on(near, far):
+    other = {near: far, far: near}
+    while True:
+        for side in select.select([near, far], [], [])[0]:
+            count = os.splice(side.fileno(), into, 65536)
+            if count == 0:
+                return
+            while count > 0:
+                count -= os.splice(out, other[side].fileno(), count)
+listener = socket.create_server(('127.0.0.1', 7781))
+while True:
+    near, _ = listener.accept()
+    # The one outside the group: what the other one answers is seen.
+    with near, socket.socket() as far:
+        far.connect(('127.0.0.1', 7778))
+        pass_on(near, far)
+";
+
 /// What they say is theirs, whatever they are called and wherever they listen: no page with it is
 /// kept.
 #[test]
@@ -236,6 +258,8 @@ fn programs_that_keep_data() {
         "sh -c 'ln -s /usr/bin/memcached @FOLDER@/run/cache && exec @FOLDER@/run/cache -u root -l 127.0.0.1 -p 7779'",
         "--with",
         "nginx -p @FOLDER@ -e stderr -c @FOLDER@/own.conf",
+        "--with",
+        "python3 @FOLDER@/relay.py",
         "--share",
         "7778",
     ];
@@ -250,6 +274,7 @@ fn programs_that_keep_data() {
              http {{ access_log off; client_body_temp_path {root}/tmp/own; server {{ listen 127.0.0.1:7780; root {root}/data; }} }}"
         );
         std::fs::write(folder.join("own.conf"), text).unwrap();
+        std::fs::write(folder.join("relay.py"), RELAY).unwrap();
     });
     let mut cases = Cases::default();
     let ask = "$s = stream_socket_client($where); fwrite($s, $what); $r = fgets($s); if ($r[0] == '$' || str_starts_with($r, 'VALUE')) $r = fgets($s); return trim($r);";
@@ -263,6 +288,7 @@ fn programs_that_keep_data() {
         ("socket", "unix://@FOLDER@/run/redis", redis),
         ("shared", "tcp://127.0.0.1:7778", redis),
         ("renamed", "tcp://127.0.0.1:7779", memcached),
+        ("relayed", "tcp://127.0.0.1:7781", redis),
     ];
     for (name, place, (get, set)) in programs {
         cases.run(name, || {

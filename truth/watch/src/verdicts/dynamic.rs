@@ -195,8 +195,8 @@ pub(crate) fn survey_dynamic(
 }
 
 /// May what was sent lead to a statement by a network? It was sent by one, be it to a program that
-/// is taken for a part of the application; or to a program that takes no requests, which may pass
-/// it on by a call that is not seen to send.
+/// is taken for a part of the application; or to a program that takes no requests, which may have
+/// the kernel pass it on without a call (sockmap).
 fn may_ask_by_network(
     event: &LookupEvent,
     sent: Sent,
