@@ -462,8 +462,9 @@ int BPF_PROG(__x64_sys_shutdown, struct pt_regs *regs, long ret)
 	SEC("fexit/" #name)                                                            \
 	int BPF_PROG(name, struct pt_regs *regs, long fd)                              \
 	{                                                                              \
-		if (fd >= 0)                                                           \
-			change_if_writable(fd, false);                                 \
+		if (fd < 0)                                                            \
+			return 0;                                                      \
+		change_if_writable(fd, false);                                         \
 		if (is_server(bpf_get_current_task_btf()))                             \
 			report_descriptor(EVENT_HIDDEN, NR_open_by_handle_at, fd, -1); \
 		return 0;                                                              \

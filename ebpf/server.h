@@ -395,10 +395,9 @@ __noinline int observe_server(struct call *call)
 		return is_transfer(call, fd, &transfer) ? report_sent(&transfer)
 							: report_written(fd, nr);
 	case NR_io_uring_setup:
-		/* One that fails is a look at what the kernel has. */
-		return ret >= 0 ? report_descriptor(EVENT_HIDDEN, nr, ret, -1) : 0;
 	case NR_open_by_handle_at:
-		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
+		/* One that fails is a look at what the kernel has, or at nothing. */
+		return ret >= 0 ? report_descriptor(EVENT_HIDDEN, nr, ret, -1) : 0;
 	case NR_chdir:
 	case NR_fchdir:
 		return observe_moved(call);

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -640,6 +641,55 @@ fn a_server_with_io_uring_is_never_trusted() {
     scene.server.run(|| assert!(io_uring::IoUring::new(0).is_err()));
     assert_stored(&scene.fill(&page), &[slot(&page)]);
     scene.server.run(|| drop(io_uring::IoUring::new(2).unwrap()));
+    assert_refused(&scene.fill(&page), RefusalReason::EventsLost);
+}
+
+/// Opens what a handle stands for, on the file system that `page` is on.
+fn open_by_handle(page: &Path, handle: &[u8; 136]) -> std::io::Result<File> {
+    let mount = File::open(page)?;
+    // SAFETY: the handle says how long it is, and outlives the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            handle.as_ptr(),
+            libc::O_RDONLY,
+        )
+    };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that nobody else has.
+    Ok(unsafe { File::from_raw_fd(fd as i32) })
+}
+
+#[test]
+fn a_server_that_opens_by_handles_is_never_trusted() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    // struct file_handle: how long, of which kind, and what.
+    let mut handle = [0_u8; 136];
+    handle[..4].copy_from_slice(&128_u32.to_ne_bytes());
+    let path = std::ffi::CString::new(page.as_os_str().as_encoded_bytes()).unwrap();
+    let mut mount = 0;
+    // SAFETY: path, handle and mount outlive the call, and the handle says how long it is.
+    let named = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            handle.as_mut_ptr(),
+            &raw mut mount,
+            0,
+        )
+    };
+    assert_eq!(named, 0);
+    // A handle of nothing.
+    let elsewhere = page.clone();
+    scene.server.run(move || open_by_handle(&elsewhere, &[0; 136]).unwrap_err());
+    assert_stored(&scene.fill(&page), &[slot(&page)]);
+    let opened = page.clone();
+    scene.server.run(move || open_by_handle(&opened, &handle).unwrap());
     assert_refused(&scene.fill(&page), RefusalReason::EventsLost);
 }
 
