@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::databases::kinds;
+
 /// How the kernel names the file of a ring.
 const RING: &[u8] = b"anon_inode:[io_uring]";
 
@@ -42,12 +44,14 @@ pub(crate) fn image_of(process: u32) -> Option<Box<[u8]>> {
 }
 
 /// May a process in this network namespace ask for files by io_uring, as far as can be seen of a
-/// ring that it has already?
+/// ring that it has already? Not a database server, which is watched by what it receives.
 pub(crate) fn have_rings(server_netns: u32) -> bool {
     let is_ring = |name: &[u8]| name.windows(RING.len()).any(|part| part == RING);
     processes().any(|process| {
         let folder = Path::new("/proc").join(process.to_string());
-        let is_server = is_in_namespace(process, server_netns);
+        let name = || std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
+        let is_server =
+            is_in_namespace(process, server_netns) && kinds::by_process_name(&name()).is_none();
         let files = || std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
         let links = || files().filter_map(|file| std::fs::read_link(file.path()).ok());
         is_server
@@ -72,4 +76,41 @@ pub(crate) fn try_sockets_of(process: u32) -> std::io::Result<Vec<u64>> {
         link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
     };
     entries.filter_map(|entry| entry.map(inode).transpose()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use nicache_namespaces::Namespace;
+
+    use super::*;
+
+    /// Has a ring of io_uring until it is killed.
+    const RING_OWNER: &str = "import ctypes, time
+ring = ctypes.CDLL(None, use_errno=True).syscall(425, 2, ctypes.create_string_buffer(120))
+print(ring, flush=True)
+time.sleep(60)";
+
+    #[test]
+    fn the_rings_of_a_database_server_are_its_own_affair() {
+        let Some(network) = Namespace::new() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        for (name, has_rings) in [("mariadbd", false), ("postgres", false), ("application", true)] {
+            let program = folder.path().join(name);
+            std::os::unix::fs::symlink("/usr/bin/python3", &program).unwrap();
+            let mut owner = network.run(move || {
+                let mut command = Command::new(program);
+                command.args(["-c", RING_OWNER]).stdout(Stdio::piped()).spawn().unwrap()
+            });
+            let mut said = String::new();
+            BufReader::new(owner.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+            let found = have_rings(network.inode());
+            let _ = owner.kill();
+            let _ = owner.wait();
+            assert!(said.trim().parse::<i32>().unwrap() >= 0, "there is no ring");
+            assert_eq!(found, has_rings, "{name}");
+        }
+    }
 }
