@@ -22,6 +22,9 @@
 #define SQL_ROWS_BYTES 1024
 #define SQL_SENT_BYTES 64
 #define MYSQL_QUIT 0x01
+/* The client of PostgreSQL has ended: nothing but a letter and its own length. */
+#define POSTGRES_END 'X'
+#define POSTGRES_END_BYTES 5
 
 struct sql_connection {
 	__u32 header;    /* MySQL: the next bytes are a packet whose header this is */
@@ -545,6 +548,7 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 	struct bytes_report report = {
 		.kind = EVENT_SQL_RECEIVED, .dev = kind, .parent = server_of(kind)};
 	int may = SQL_ANYTHING, lost;
+	bool ends = false;
 
 	if (!transfer)
 		return 0;
@@ -612,6 +616,8 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 						: SQL_QUESTION;
 		else if (kind == DATABASE_POSTGRES)
 			may = is_postgres_question(connection, len) ? SQL_QUESTION : SQL_ANYTHING;
+		ends = kind == DATABASE_POSTGRES && len == POSTGRES_END_BYTES &&
+		       text->bytes[0] == POSTGRES_END && may == SQL_QUESTION;
 	}
 	if (connection)
 		connection->receiver = (__u32)bpf_get_current_pid_tgid();
@@ -665,6 +671,9 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		change_slot(SLOT_EVERYTHING);
 	if (may == SQL_ANYTHING)
 		count_definition();
+	/* Its process receives nothing any longer, and its place is another's. */
+	if (ends)
+		bpf_map_delete_elem(&sql_connections, &ino);
 	return 0;
 }
 

@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 use super::{directory_on_ext4, watcher};
 
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Greets, and answers each packet, header and rest read by themselves, with an OK.
 const SERVER: &str = r#"
     syswrite(STDOUT, pack("C3Ca*", 5, 0, 0, 0, "hello"));
@@ -54,7 +56,7 @@ impl Database {
             .stdout(Stdio::from(served))
             .spawn()
             .unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let ring = LookupRing::map(watcher.ring_fd()).unwrap();
         let mut database =
             Self { _reader: reader, stream, connection, ring, table, process, _program: folder };
@@ -80,7 +82,7 @@ impl Database {
     fn is_certain(&mut self, text: &[u8]) -> bool {
         let payload = [&[3], text].concat();
         self.send(0, &payload);
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + PATIENCE;
         let mut found = None;
         while found.is_none() {
             assert!(Instant::now() < deadline, "the statement is not told");
@@ -160,4 +162,89 @@ fn what_an_earlier_statement_left_behind_the_end_is_not_looked_at() {
         assert!(!database.is_question(long.as_bytes()), "{long}");
         assert!(database.is_question(partial.as_bytes()), "{partial}");
     }
+}
+
+/// A process that is taken for PostgreSQL by its name, and answers whatever it gets but the end.
+struct Postgres {
+    _reader: MutexGuard<'static, ()>,
+    stream: UnixStream,
+    connection: u64,
+    ring: LookupRing,
+    table: &'static RevisionTable,
+    process: Child,
+    _program: TempDir,
+}
+
+impl Postgres {
+    fn start() -> Self {
+        let reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+        let (watcher, table) = watcher();
+        let folder = directory_on_ext4();
+        let program = folder.path().join("postgres");
+        std::os::unix::fs::symlink("/usr/bin/perl", &program).unwrap();
+        let (stream, served) = UnixStream::pair().unwrap();
+        let served = OwnedFd::from(served);
+        let connection = rustix::fs::fstat(&served).unwrap().st_ino;
+        let process = Command::new(program)
+            .args(["-e", r"while (sysread(STDIN, my $text, 8192)) { $text =~ /^X/ or syswrite(STDOUT, 'Z') }"])
+            .stdin(Stdio::from(served.try_clone().unwrap()))
+            .stdout(Stdio::from(served))
+            .spawn()
+            .unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ring = LookupRing::map(watcher.ring_fd()).unwrap();
+        Self { _reader: reader, stream, connection, ring, table, process, _program: folder }
+    }
+
+    /// Is it certain that the message changes nothing?
+    fn is_certain(&mut self, message: &[u8]) -> bool {
+        self.stream.write_all(message).unwrap();
+        if message[0] != b'X' {
+            self.stream.read_exact(&mut [0]).unwrap();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        let mut found = None;
+        while found.is_none() {
+            assert!(Instant::now() < deadline, "the message is not told");
+            let connection = self.connection;
+            self.ring.drain(|event| {
+                if let EventKind::Sql(sql) = event.kind
+                    && sql.connection == connection
+                    && let SqlStep::Received { certain, .. } = sql.what
+                    && *event.path == *message
+                {
+                    found = Some(certain);
+                }
+            });
+        }
+        found.unwrap()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Nothing is known any longer of a connection that its client has ended: a transaction that begins
+/// on it may be one that goes on.
+#[test]
+fn a_connection_of_postgresql_that_its_client_has_ended_takes_no_place() {
+    const STARTUP: &[u8] = b"\0\0\0\x10\0\x03\0\0user\0a\0\0";
+    const BEGIN: &[u8] = b"Q\0\0\0\x0aBEGIN\0";
+    const SYNC: &[u8] = b"S\0\0\0\x04";
+    const END: &[u8] = b"X\0\0\0\x04";
+    let mut database = Postgres::start();
+    // Another test's database may define something that a new connection could call.
+    let begins = (0..50).any(|_| {
+        let told = database.table.definitions_told();
+        database.table.set_strict_sql(false, Some(told));
+        database.is_certain(STARTUP)
+    });
+    assert!(begins);
+    assert!(database.is_certain(BEGIN) && database.is_certain(SYNC) && database.is_certain(BEGIN));
+    assert!(database.is_certain(END));
+    assert!(!database.is_certain(BEGIN), "it is known for the one from before");
 }
