@@ -50,7 +50,9 @@ static __always_inline bool is_compat(struct task_struct *task)
 {
 	if (!(task->thread_info.status & TS_COMPAT))
 		return false;
-	report_descriptor(EVENT_HIDDEN, registers_of(task)->orig_ax, 0, -1);
+	forget_compat_database(task->tgid);
+	if (is_server(task))
+		report_descriptor(EVENT_HIDDEN, registers_of(task)->orig_ax, 0, -1);
 	return true;
 }
 
@@ -238,6 +240,9 @@ static __always_inline void observe_transfer(struct socket *socket, __s64 bytes,
 	struct sql_connection *connection;
 	__u32 kind;
 
+	/* Its calls have other numbers. */
+	if (may_be && is_compat(task))
+		return;
 	if (!(sends ? is_sending(nr) : is_receiving(nr)) ||
 	    (!may_be && (bytes <= 0 || !is_server(task))))
 		return;
@@ -247,8 +252,6 @@ static __always_inline void observe_transfer(struct socket *socket, __s64 bytes,
 		connection = bpf_map_lookup_elem(&sql_connections, &transfer.ino);
 		kind = kind_by_connection(task, connection);
 		if (kind) {
-			if (is_compat(task))
-				return;
 			if (sends)
 				observe_sent(&transfer, connection, kind);
 			else

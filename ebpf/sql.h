@@ -118,6 +118,15 @@ static __always_inline __u32 database_kind(__u32 tgid)
 	return kind ? *kind & ~DATABASE_AT_WORK : 0;
 }
 
+/* What a 32-bit server receives is not seen: it is a stranger. And what was asked of it when that
+ * was not known yet, nobody knows.
+ */
+static __always_inline void forget_compat_database(__u32 tgid)
+{
+	if (may_be_database(tgid) && !bpf_map_delete_elem(&databases, &tgid))
+		change_slot(SLOT_DATABASES);
+}
+
 /* The same for the calling process, which has this connection, if it is known. */
 static __always_inline __u32 kind_by_connection(struct task_struct *task,
 						struct sql_connection *connection)

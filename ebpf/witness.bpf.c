@@ -243,7 +243,10 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
  */
 __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 {
-	if (is_server(bpf_get_current_task_btf()))
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	forget_compat_database(task->tgid);
+	if (is_server(task))
 		report_descriptor(EVENT_HIDDEN, nr, ret, -1);
 	if (ret < 0 && ret >= -4095)
 		return 0;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nicache_coherence::RevisionTable;
+use nicache_coherence::{RevisionTable, SourceSlot};
 use nicache_watch::{EventKind, LookupRing, SqlStep};
 use tempfile::TempDir;
 
@@ -247,4 +247,58 @@ fn a_connection_of_postgresql_that_its_client_has_ended_takes_no_place() {
     assert!(database.is_certain(BEGIN) && database.is_certain(SYNC) && database.is_certain(BEGIN));
     assert!(database.is_certain(END));
     assert!(!database.is_certain(BEGIN), "it is known for the one from before");
+}
+
+/// Reads by a call of 32-bit programs.
+const COMPAT: &str = r#"
+import ctypes, mmap, os, struct
+memory = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40,
+                   mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+# mov eax, 3 (read); mov ebx, 0; mov ecx, address + 2048; mov edx, 16; int 0x80; ret: ebx is kept.
+code = b"\x53\xb8\x03\0\0\0\xbb\0\0\0\0\xb9" + struct.pack("<I", address + 2048) + b"\xba\x10\0\0\0\xcd\x80\x5b\xc3"
+memory[:len(code)] = code
+read = ctypes.CFUNCTYPE(ctypes.c_int)(address)
+os.write(1, b"u")
+os.read(0, 1)
+os.write(1, b"%d" % (read() == 16))
+os.read(0, 1)
+"#;
+
+/// What it receives would not be seen.
+#[test]
+fn a_database_server_of_32_bits_is_a_stranger() {
+    let (watcher, table) = watcher();
+    let folder = directory_on_ext4();
+    let program = folder.path().join("mariadbd");
+    std::os::unix::fs::symlink("/usr/bin/python3", &program).unwrap();
+    let (mut stream, served) = UnixStream::pair().unwrap();
+    let served = OwnedFd::from(served);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut process = Command::new(program)
+        .args(["-c", COMPAT])
+        .stdin(Stdio::from(served.try_clone().unwrap()))
+        .stdout(Stdio::from(served))
+        .spawn()
+        .unwrap();
+    let mut answer = [0];
+    let mut ask = || -> std::io::Result<[bool; 2]> {
+        // It is up.
+        stream.read_exact(&mut answer)?;
+        let was_followed = watcher.databases().contains(process.id());
+        stream.write_all(&[b'?'; 17])?;
+        stream.read_exact(&mut answer)?;
+        Ok([was_followed, watcher.databases().contains(process.id())])
+    };
+    let stamp = table.advance_clock();
+    let asked = ask();
+    let _ = process.kill();
+    let _ = process.wait();
+    let [was_followed, is_followed] = asked.unwrap();
+    assert!(was_followed);
+    // Some kernels have no such calls.
+    if answer == *b"1" {
+        assert!(!is_followed);
+        assert!(table.stamp_of(SourceSlot::DATABASES) >= stamp);
+    }
 }
