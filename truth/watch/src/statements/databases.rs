@@ -195,6 +195,11 @@ impl Databases {
             }
             SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
             SqlStep::Closed => {
+                if let Some(connection) = self.connections.get(sql.connection) {
+                    let Client { process, was_outside, .. } = connection.client;
+                    let client = Client { process, was_outside, by_network: process == 0 };
+                    self.journal.note_heard(event.time_ns, client);
+                }
                 self.askers.remove(&sql.connection);
                 self.forget(sql.connection, event.clock);
                 if let Some(elsewhere) = &mut self.elsewhere {
@@ -260,6 +265,8 @@ impl Databases {
         if let Some(connection) = &connection {
             client.was_outside = connection.client.was_outside;
         }
+        self.journal.note_heard(event.time_ns, client);
+        let connection = self.connections.get_mut(sql.connection);
         match connection {
             Some(connection) if event.incomplete => {
                 connection.session.handle_gap(&mut |event| happened.push(event));
@@ -610,6 +617,18 @@ impl Databases {
     /// Was anything received between the two moments that can be remembered?
     pub(crate) fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
         self.journal.has_received(from_ns, to_ns)
+    }
+
+    /// Was anything received between the two moments, or the end of a connection seen, of a client
+    /// that may have done it for the request? Be it no statement: to log in, or to ask whether the
+    /// server is there.
+    pub(crate) fn was_heard(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        is_of_request: impl FnMut(Client, u64) -> bool,
+    ) -> bool {
+        self.journal.was_heard(from_ns, to_ns, is_of_request)
     }
 
     /// What was read between the two moments, by clients that may have done it for the request, at

@@ -52,6 +52,8 @@ pub(super) struct Change {
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     reads: VecDeque<Read>,
+    /// When servers received anything, or saw a client end, and of whom; of the last seconds.
+    heard: VecDeque<(u64, Client)>,
     pub(super) changes: VecDeque<Change>,
     /// Number of the first of `changes`.
     first: u64,
@@ -69,6 +71,7 @@ impl Journal {
     /// What was read and changed before is not known any longer; what is in doubt goes on to be.
     pub(super) fn begin(&mut self, now_ns: u64, clock: Stamp) {
         self.reads.clear();
+        self.heard.clear();
         self.reads_since_ns = now_ns;
         self.remembers_since = Stamp(clock.0 + 1);
     }
@@ -103,6 +106,29 @@ impl Journal {
 
     fn contents_of(&self, server: Server) -> Stamp {
         self.ran_on.get(&server).copied().unwrap_or(self.contents_since)
+    }
+
+    /// Notes that something was received of a client, whatever it was.
+    pub(super) fn note_heard(&mut self, now_ns: u64, client: Client) {
+        self.heard.push_back((now_ns, client));
+        while self.heard.len() > READS_MAX
+            || self.heard.front().is_some_and(|(first_ns, _)| first_ns + HISTORY_NS < now_ns)
+        {
+            self.heard.pop_front();
+        }
+    }
+
+    /// Was anything received between the two moments of a client that may have done it for the
+    /// request?
+    pub(super) fn was_heard(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        mut is_of_request: impl FnMut(Client, u64) -> bool,
+    ) -> bool {
+        let begin = self.heard.partition_point(|(time_ns, _)| *time_ns < from_ns);
+        let during = self.heard.range(begin..).take_while(|(time_ns, _)| *time_ns <= to_ns);
+        during.into_iter().any(|&(time_ns, client)| is_of_request(client, time_ns))
     }
 
     /// Notes what is read at this moment.

@@ -183,6 +183,12 @@ pub(crate) fn survey_dynamic(
     if databases.has_written(from_ns, to_ns, &mut is_of_request) {
         return Err(RefusalReason::Wrote);
     }
+    // By a connection that is not known for one of the server's (somebody else has made it), or to
+    // one of the database's programs that is not followed.
+    if asked_database && !databases.was_heard(from_ns, to_ns, &mut is_of_request) {
+        tracing::debug!("what was sent to a database is not what it was seen to receive");
+        return Err(RefusalReason::DatabaseUnclear);
+    }
     let mut reads = databases.reads(from_ns, to_ns, is_of_request)?;
     for remote in remotes.iter().filter(|remote| asked_remotes.contains(&remote.address())) {
         reads.extend(remote.reads(from_ns, to_ns)?);

@@ -3,6 +3,7 @@
 //!
 //! Needs the capabilities to load eBPF programs and an ext4 file system.
 
+mod asked;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;

@@ -19,7 +19,7 @@ pub(crate) struct Scene<S = ServerThread> {
     pub server: S,
     pub table: Arc<RevisionTable>,
     pub registrar: Registrar,
-    _watcher: KernelWatcher,
+    pub watcher: KernelWatcher,
 }
 
 /// A request that was forwarded.
@@ -63,7 +63,7 @@ impl<S> Scene<S> {
         let table = Arc::new(watcher.table().unwrap());
         let witness = Box::new(watcher.witness().unwrap());
         let registrar = Registrar::new(table.clone(), witness);
-        Self { root, server, table, registrar, _watcher: watcher }
+        Self { root, server, table, registrar, watcher }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
