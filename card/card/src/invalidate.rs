@@ -3,9 +3,9 @@
 //!
 //! A resource is a source like any other: it has a slot in the revision table, which each of its
 //! entries and fills depends on. The stamp is there before the first byte of the reply goes to the
-//! client, so clients that have the reply never get what was true before (I1), whichever queue's
-//! card they ask, also from servers whose changes no witness sees. On a connection that the card
-//! does not follow (opaque, untracked) only what begins a segment is seen.
+//! client, so clients that have the reply never get what was true before (I1), whichever card of
+//! the server they ask, also from servers whose changes no witness sees. On a connection that the
+//! card does not follow (opaque, untracked) only what begins a segment is seen.
 
 use nicache_http::{
     HeaderScratch, Method, ReplyOutcome, RequestOutcome, UriKey, parse_reply, parse_request,

@@ -40,6 +40,7 @@ impl Key {
 #[derive(Clone, Debug)]
 pub struct KeyConfig {
     keyed: SipHash,
+    resources: SipHash,
     harmless_cookies: Vec<CookiePattern>,
     harmless_headers: Vec<HeaderPattern>,
     separating: VaryNames,
@@ -73,11 +74,20 @@ impl KeyConfig {
     pub fn new(secret: [u8; 16]) -> Self {
         Self {
             keyed: SipHash::new(&secret),
+            resources: SipHash::new(&secret),
             harmless_cookies: Vec::new(),
             harmless_headers: Vec::new(),
             separating: VaryNames::default(),
             paths: Vec::new(),
         }
+    }
+
+    /// Has hosts and resources ([`Self::uri_of`]) depend on this secret, and on no other: 16 random
+    /// bytes that all cards in front of a server have, so one of them can say to the others what a
+    /// request has changed.
+    pub fn with_resources(mut self, secret: [u8; 16]) -> Self {
+        self.resources = SipHash::new(&secret);
+        self
     }
 
     /// Declares a cookie harmless: by its exact name, by the beginning of its name with a final
@@ -169,6 +179,11 @@ impl KeyConfig {
     /// A hash that has taken the secret and nothing else.
     pub(crate) fn keyed(&self) -> SipHash {
         self.keyed
+    }
+
+    /// The same, for resources and their hosts.
+    pub(crate) fn keyed_for_resources(&self) -> SipHash {
+        self.resources
     }
 
     pub(crate) fn separating(&self) -> &VaryNames {

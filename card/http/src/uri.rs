@@ -53,7 +53,7 @@ impl KeyConfig {
             Some(at) if host[at + 1..].iter().all(u8::is_ascii_digit) => &host[..at],
             _ => host,
         };
-        let mut hash = self.keyed();
+        let mut hash = self.keyed_for_resources();
         hash.word(TAG_ORIGIN | (name.len() as u64) << 8);
         hash.padded_lower(name);
         OriginKey(low(hash))
@@ -62,7 +62,7 @@ impl KeyConfig {
     /// The key of a path with its query, as spelled, of a host.
     pub fn uri_of(&self, origin: OriginKey, path: &[u8]) -> UriKey {
         let path = path.split(|byte| *byte == b'#').next().unwrap_or_default();
-        let mut hash = self.keyed();
+        let mut hash = self.keyed_for_resources();
         hash.word(TAG_URI);
         hash.word(origin.0);
         let (mut word, mut filled, mut rest) = (0u64, 0, path);
@@ -150,7 +150,9 @@ mod tests {
         ] {
             assert_ne!(uri(&config, host, path), page, "{host} {path}");
         }
-        assert_ne!(uri(&KeyConfig::new([8; 16]), "a.example", "/a b?c"), page);
+        let other = KeyConfig::new([8; 16]);
+        assert_ne!(uri(&other, "a.example", "/a b?c"), page);
+        assert_eq!(uri(&other.with_resources([7; 16]), "a.example", "/a b?c"), page);
         assert_eq!(uri(&config, "[::1]:80", "/"), uri(&config, "[::1]", "/"));
         assert_ne!(uri(&config, "[::1]", "/"), uri(&config, "[::2]", "/"));
     }

@@ -77,6 +77,10 @@ pub(crate) struct CardSetup {
     pub rechecks: Rechecks,
     /// Capture file.
     pub pcap: Option<PathBuf>,
+    /// What resources are hashed with, so a request that changes one counts at each card of
+    /// the server; `None`: at this card alone.
+    #[serde(default)]
+    pub resource_secret: Option<[u8; 16]>,
     /// Whether every request goes to the server (`nicache bypass on`).
     #[serde(default)]
     pub bypass: bool,

@@ -78,6 +78,36 @@ fn both_serve_and_neither_is_stale() {
     assert!(routes.contains(&addresses(&nicache)[1]), "{routes}");
 }
 
+/// RFC 9111 section 4.4, for all that are in front of the server: also for the card that takes the
+/// place of another one, and for that one.
+#[test]
+fn what_a_request_has_changed_is_asked_for_again_at_each() {
+    private_network();
+    let site = Site::with(
+        "",
+        "root @ROOT@/site;
+         location = /page.html { error_page 405 = @changed; }
+         location @changed { return 204; }",
+    );
+    let nicache = Nicache::start(&["--cards", "2", "--cache-status"], &site.command());
+    let urls: Vec<String> =
+        addresses(&nicache).iter().map(|address| format!("http://{address}/page.html")).collect();
+    let is_hit = |url: &str| {
+        let reply = output("curl", &["-si", "-H", "Host: files", url]);
+        assert!(reply.contains("200 OK"), "{reply}");
+        reply.contains("; hit")
+    };
+    for _ in 0..2 {
+        for (asked, changed) in [(0, 1), (1, 0)] {
+            let was_hit = within(PATIENCE, || is_hit(&urls[asked]).then_some(()));
+            assert!(was_hit.is_some(), "{}", status(nicache.name()));
+            output("curl", &["-s", "-X", "POST", "-H", "Host: files", &urls[changed]]);
+            assert!(!is_hit(&urls[asked]));
+        }
+        assert!(common::command(&["upgrade", "--name", nicache.name()]).status.success());
+    }
+}
+
 #[test]
 fn one_goes_on_without_the_other() {
     private_network();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nicache_cache::{FillAbort, Found, Outcome};
 use nicache_coherence::{Class, RefusalReason, Reinstatement};
-use nicache_http::ClientClass;
+use nicache_http::{ClientClass, KeyConfig};
 
 use crate::fixture::{AGE, Cache, SOURCE};
 
@@ -136,6 +136,26 @@ fn a_request_that_may_change_something_counts_at_each_card() {
     cache.visit(1, "/p", "two");
     cache.visit(2, "/p", "two");
     assert!(is_kept(&mut cache));
+}
+
+/// What a request names that changes something, at whichever card, is one source for all of them,
+/// although each has a secret of its own for the keys of requests.
+#[test]
+fn what_a_request_has_changed_counts_at_each_card() {
+    let mut cache = Cache::new(Class::Static);
+    let mut other = Cache::beside(&cache, Class::Static);
+    cache.keys = KeyConfig::new([1; 16]).with_resources([9; 16]);
+    other.keys = KeyConfig::new([2; 16]).with_resources([9; 16]);
+    assert_ne!(cache.key("/p"), other.key("/p"));
+    for cache in [&mut cache, &mut other] {
+        cache.visit(1, "/p", "one");
+        assert!(matches!(cache.find("/p"), Found::Entry(_)));
+    }
+    let changed = other.keys.uri_of(other.keys.origin_of(b"A:80"), b"/%70");
+    other.store.note_change_by_request(changed);
+    for cache in [&mut cache, &mut other] {
+        assert!(!matches!(cache.find("/p"), Found::Entry(_)));
+    }
 }
 
 #[test]

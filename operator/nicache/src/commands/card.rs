@@ -349,6 +349,9 @@ fn wire_port(setup: &CardSetup, wire: AnyPort, number: usize) -> Result<AnyPort>
 
 fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Result<CardConfig> {
     let mut keys = KeyConfig::new(secret);
+    if let Some(secret) = setup.resource_secret {
+        keys = keys.with_resources(secret);
+    }
     for cookie in &setup.ignore_cookies {
         keys = keys.allow_cookie(cookie);
     }

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nicache_admin::AdminServer;
+use nicache_secret::random_bytes;
 use nicache_xdp::Rest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -91,7 +92,7 @@ impl<'a> Attached<'a> {
         };
         watch.wait()?;
         let card_link = Arc::new(CardLink::new(access_log.clone()));
-        let mut setup = card_setup(run, watch.witness().len());
+        let mut setup = card_setup(run, watch.witness().len(), random_bytes()?);
         setup.mtu = Netlink::open()?
             .mtu(&plan.wire)
             .with_context(|| format!("asking for the MTU of {}", plan.wire))?;

@@ -10,7 +10,12 @@ pub(super) fn connections_lost_max(plan: &RunPlan) -> u32 {
     plan.clients.connections.saturating_mul(2 * u32::from(plan.queues))
 }
 
-pub(super) fn card_setup(plan: &RunPlan, witness_files: usize) -> CardSetup {
+/// `resource_secret`: one for all cards of a server.
+pub(super) fn card_setup(
+    plan: &RunPlan,
+    witness_files: usize,
+    resource_secret: [u8; 16],
+) -> CardSetup {
     CardSetup {
         log_format: plan.log_format,
         ports: PortsSetup::Taps,
@@ -24,6 +29,7 @@ pub(super) fn card_setup(plan: &RunPlan, witness_files: usize) -> CardSetup {
         rechecker: None,
         rechecks: plan.rechecks,
         pcap: plan.pcap.clone(),
+        resource_secret: Some(resource_secret),
         bypass: false,
         access_log: plan.access_log.is_some(),
         l0: plan.l0,

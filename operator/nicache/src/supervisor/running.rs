@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use nicache_admin::AdminServer;
 use nicache_netns::Namespace;
+use nicache_secret::random_bytes;
 
 use super::card_link::CardLink;
 use super::card_setup::card_setup;
@@ -110,6 +111,7 @@ impl<'a> Running<'a> {
         let mut watch = WatchUnit::start(setup, Arc::clone(&watch_link), false)?;
         watch.wait()?;
         let (orders, desk) = orders()?;
+        let resource_secret = random_bytes()?;
         let (mut links, mut card_units) = (Vec::new(), Vec::new());
         for (number, (ports, ports_setup)) in place.cards.into_iter().enumerate() {
             let setup = CardSetup {
@@ -117,7 +119,7 @@ impl<'a> Running<'a> {
                 rechecker: place.rechecker[number],
                 mtu: place.mtu,
                 pcap: plan.pcap.as_deref().map(|path| capture_file(path, number)),
-                ..card_setup(plan, watch.witness().len())
+                ..card_setup(plan, watch.witness().len(), resource_secret)
             };
             let link = Arc::new(CardLink::new(access_log.clone()));
             links.push(Arc::clone(&link));
