@@ -418,7 +418,7 @@ static __always_inline struct object *object_of(const __u64 *words, __u32 len, _
 						const struct desk *desk, const __u64 *table,
 						__u64 *version)
 {
-	__u64 hash = mixed(desk->seed, len), now = bpf_ktime_get_ns();
+	__u64 hash = mixed(desk->seed, len), now = bpf_ktime_get_boot_ns();
 	struct object *object;
 	__u32 index;
 

@@ -5,9 +5,16 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the clock of all times between card, kernel and watcher.
+/// `CLOCK_MONOTONIC` in nanoseconds: the clock of all times between card, kernel and watcher
+/// but for leases.
 pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
+}
+
+/// `CLOCK_BOOTTIME` in nanoseconds, which goes on while the machine is suspended: the clock of
+/// leases, because whoever waits for one to end may be another machine.
+pub fn boottime_ns() -> u64 {
+    read(ClockId::Boottime)
 }
 
 /// `CLOCK_REALTIME`: nanoseconds since 1970. It may jump.
@@ -41,6 +48,7 @@ mod tests {
         let (monotonic, cpu) = (monotonic_ns(), thread_cpu_ns());
         assert!(monotonic_ns() >= monotonic && thread_cpu_ns() >= cpu);
         assert!(unix_ns() > 1_700_000_000_000_000_000);
+        assert!(boottime_ns() >= monotonic);
         assert!(unix_ns() >= unix_coarse_ns());
     }
 }

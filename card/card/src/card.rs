@@ -1,7 +1,8 @@
 //! The card: takes frames from both ports, decides, and sends.
 //!
 //! One thread owns a card and calls [`Card::poll`]. Time is an argument: `now` is CLOCK_MONOTONIC
-//! (the watcher's events and the lease carry the same clock), `unix_s` is for `Date`.
+//! (the watcher's events carry the same clock), `unix_s` is for `Date`. The lease has a clock of
+//! its own ([`Card::set_lease_clock`]), because it must hold *after* a request has come.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -49,6 +50,9 @@ pub(crate) enum Keep {
     No,
 }
 
+/// Tells the time of the lease, in nanoseconds.
+type LeaseClock = Box<dyn Fn() -> u64 + Send>;
+
 /// A network-interface data cache between two ports.
 pub struct Card<W, H> {
     pub(crate) ports: Ports<W, H>,
@@ -77,6 +81,8 @@ pub struct Card<W, H> {
     pub(crate) access: AccessLog,
     pub(crate) bypass: bool,
     pub(crate) lease: bool,
+    /// `None`: `now` of the poll.
+    lease_clock: Option<LeaseClock>,
     /// The host has not yet answered a SYN with timestamps by one without them.
     pub(crate) host_has_timestamps: bool,
     questions: Questions,
@@ -138,6 +144,7 @@ impl<W: Port, H: Port> Card<W, H> {
             access: AccessLog::new(config.access_log),
             bypass: false,
             lease: false,
+            lease_clock: None,
             host_has_timestamps: true,
             questions: Questions::new(link),
             waiters: Waiters::new(),
@@ -170,7 +177,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.unix_s = unix_s;
             self.date = HttpDate::from_unix_s(unix_s);
         }
-        self.lease = self.store.revisions().lease_holds(now.0);
+        self.look_at_lease(now);
         let Self { questions, fills, store, waiters, counters, .. } = self;
         if questions.talk(fills, store, waiters, &mut counters.cache, now) {
             self.ask_for_seconds();
@@ -203,6 +210,9 @@ impl<W: Port, H: Port> Card<W, H> {
     fn poll_ports(&mut self, burst: &mut Burst, now: Time) -> io::Result<usize> {
         self.turns.begin();
         let mut handled = self.ports.wire.receive(burst)?;
+        if handled > 0 {
+            self.look_at_lease(now);
+        }
         for frame in burst.iter_mut() {
             self.handle_wire_frame(frame, now);
         }
@@ -210,12 +220,22 @@ impl<W: Port, H: Port> Card<W, H> {
             return Ok(handled);
         }
         let from_host = self.ports.host.receive(burst)?;
+        if from_host > 0 {
+            self.look_at_lease(now);
+        }
         self.ports.host_quiet = from_host == 0;
         for frame in burst.iter_mut() {
             self.handle_host_frame(frame, now);
         }
         handled += from_host;
         Ok(handled)
+    }
+
+    /// Does the lease hold now? To be asked after frames have been received and before they are
+    /// answered: the process may have stood still between a look at the clock and the requests.
+    fn look_at_lease(&mut self, now: Time) {
+        let time_ns = self.lease_clock.as_ref().map_or(now.0, |clock| clock());
+        self.lease = self.store.revisions().lease_holds(time_ns);
     }
 
     /// Throws away what has come to both ports: frames that have gone their way without the card.
@@ -290,6 +310,13 @@ impl<W: Port, H: Port> Card<W, H> {
             .iter()
             .filter(is_followed)
             .map(|flow| (flow.key.client.to_ip(), flow.key.client_port))
+    }
+
+    /// What the watcher's lease is compared with, in nanoseconds: the clock that
+    /// [`RevisionTable::lease_holds`] names. It is read once for each burst of frames. Without one,
+    /// `now` of [`Card::poll`] counts.
+    pub fn set_lease_clock(&mut self, clock: impl Fn() -> u64 + Send + 'static) {
+        self.lease_clock = Some(Box::new(clock));
     }
 
     /// Does the watcher's lease hold, as of the last poll?

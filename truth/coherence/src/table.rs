@@ -8,7 +8,7 @@
 //!      0 epoch           changes of watched sources                 kernel writes, cards read on every hit
 //!     64 clock           forwards so far                            cards advance, and the kernel when the server reads a file that has just changed
 //!    128 lost            look-up events that found no room          kernel writes
-//!    192 lease_until_ns  CLOCK_MONOTONIC up to which all is well    watcher writes, cards read
+//!    192 lease_until_ns  CLOCK_BOOTTIME up to which all is well     watcher writes, cards read
 //!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
 //!    320 service_ports   up to four ports of the web server         watcher writes, kernel reads
 //!    384 databases       bit n: one has process number n modulo 64  watcher and kernel write, kernel reads
@@ -207,14 +207,14 @@ impl RevisionTable {
         self.control(ControlWord::Epoch).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Does the watcher vouch for the table at `now_ns` (CLOCK_MONOTONIC)? If not, nothing is
-    /// served or stored.
+    /// Does the watcher vouch for the table at `now_ns` (CLOCK_BOOTTIME, which goes on while the
+    /// machine is suspended)? If not, nothing is served or stored.
     #[inline]
     pub fn lease_holds(&self, now_ns: u64) -> bool {
         now_ns <= self.control(ControlWord::LeaseUntilNs).load(Ordering::Acquire)
     }
 
-    /// The watcher vouches for the table up to `until_ns` (CLOCK_MONOTONIC); 0 ends the lease at
+    /// The watcher vouches for the table up to `until_ns` (CLOCK_BOOTTIME); 0 ends the lease at
     /// once.
     pub fn renew_lease(&self, until_ns: u64) {
         self.control(ControlWord::LeaseUntilNs).store(until_ns, Ordering::Release);

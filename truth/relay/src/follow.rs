@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use nicache_clock::monotonic_ns;
+use nicache_clock::boottime_ns;
 
 use crate::channel;
 use crate::key::Key;
@@ -28,7 +28,7 @@ pub trait Follower: Send + Sync {
     fn begin(&self, resumed: bool, busy: &[u64]);
     /// When this returns the event has taken effect.
     fn take(&self, event: Event);
-    /// No change can happen without an event before this time (CLOCK_MONOTONIC).
+    /// No change can happen without an event before this time (CLOCK_BOOTTIME).
     fn extend(&self, until_ns: u64);
     /// See [`ToRelay::Renew`].
     fn is_plain(&self) -> bool;
@@ -69,7 +69,7 @@ fn follow_once(
     let (mut sender, mut receiver) = channel::initiate(stream, key)?;
     sender.set_timeout(SEND)?;
     receiver.set_timeout(PAUSE)?;
-    sender.push(&subscriber.greet(monotonic_ns()).encode())?;
+    sender.push(&subscriber.greet(boottime_ns()).encode())?;
     sender.flush()?;
     let mut structure = Structure::default();
     loop {
@@ -86,7 +86,7 @@ fn follow_once(
         }
         result?;
         if let Some(renewal) =
-            subscriber.handle_time(monotonic_ns(), follower.is_plain()).map_err(io::Error::other)?
+            subscriber.handle_time(boottime_ns(), follower.is_plain()).map_err(io::Error::other)?
         {
             sender.push(&renewal.encode())?;
         }
@@ -107,7 +107,7 @@ pub(crate) fn take(
     structure: &mut Structure,
     ack: &mut Option<ToRelay>,
 ) -> io::Result<()> {
-    match subscriber.handle(message, monotonic_ns()).map_err(io::Error::other)? {
+    match subscriber.handle(message, boottime_ns()).map_err(io::Error::other)? {
         Taken::Nothing => {}
         Taken::Begins { resumed, busy } => {
             tracing::info!(resumed, "the relay is followed");

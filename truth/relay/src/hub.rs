@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nicache_clock::monotonic_ns;
+use nicache_clock::boottime_ns;
 
 use crate::message::{Event, Step, ToCard, ToRelay};
 use crate::publisher::{CardId, Publisher, PublisherCounters, Session};
@@ -42,7 +42,7 @@ impl Hub {
 
     /// Publishes what happened on a connection.
     pub fn publish(&self, connection: u64, step: Step) -> u64 {
-        let number = self.lock().publish(Event { connection, step }, monotonic_ns());
+        let number = self.lock().publish(Event { connection, step }, boottime_ns());
         self.to_send.notify_all();
         number
     }
@@ -57,7 +57,7 @@ impl Hub {
     pub fn wait(&self, number: u64) {
         let mut publisher = self.lock();
         loop {
-            let now = monotonic_ns();
+            let now = boottime_ns();
             if publisher.released(now) >= number {
                 return;
             }
@@ -73,12 +73,12 @@ impl Hub {
 
     /// Do all card hosts know that no SELECT changes anything? See [`Publisher::is_plain`].
     pub fn is_plain(&self) -> bool {
-        self.lock().is_plain(monotonic_ns())
+        self.lock().is_plain(boottime_ns())
     }
 
     /// A way to a card host is there; see [`Publisher::connect`].
     pub fn connect(&self, id: CardId, on_bus: bool) -> Option<Session> {
-        self.lock().connect(id, on_bus, monotonic_ns())
+        self.lock().connect(id, on_bus, boottime_ns())
     }
 
     /// Waits for what goes over a bus: answers for card hosts there, and events from number
@@ -121,7 +121,7 @@ impl Hub {
 
     /// Takes a card host's message.
     pub fn handle(&self, session: Session, message: &ToRelay) {
-        self.lock().handle(session, message, monotonic_ns());
+        self.lock().handle(session, message, boottime_ns());
         self.gone_through.notify_all();
         self.to_send.notify_all();
     }
@@ -165,12 +165,12 @@ impl Hub {
 
     /// Has the card host a running lease?
     pub fn is_waited_for(&self, id: CardId) -> bool {
-        self.lock().is_waited_for(id, monotonic_ns())
+        self.lock().is_waited_for(id, boottime_ns())
     }
 
     /// What happened so far, and the number of card hosts that are waited for.
     pub fn counters(&self) -> (PublisherCounters, usize) {
         let publisher = self.lock();
-        (publisher.counters(), publisher.leases(monotonic_ns()))
+        (publisher.counters(), publisher.leases(boottime_ns()))
     }
 }

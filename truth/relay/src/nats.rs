@@ -16,7 +16,7 @@ use async_nats::jetstream::consumer::push::OrderedConfig;
 use async_nats::jetstream::consumer::{DeliverPolicy, ReplayPolicy};
 use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
 use futures_util::StreamExt;
-use nicache_clock::monotonic_ns;
+use nicache_clock::boottime_ns;
 
 use crate::envelope::Envelope;
 use crate::follow::{Follower, Structure, take};
@@ -283,7 +283,7 @@ async fn follow_once(
             .ok_or_else(|| io::Error::other("no random numbers"))?;
         client.publish(bus.said_by_cards(), sealed.into()).await.map_err(io::Error::other)
     };
-    send(subscriber.greet(monotonic_ns())).await?;
+    send(subscriber.greet(boottime_ns())).await?;
     let mut structure = Structure::default();
     let mut look = tokio::time::interval(PAUSE);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -305,7 +305,7 @@ async fn follow_once(
                 }
             }
             _ = look.tick() => {
-                if let Some(renewal) = subscriber.handle_time(monotonic_ns(), follower.is_plain())
+                if let Some(renewal) = subscriber.handle_time(boottime_ns(), follower.is_plain())
                     .map_err(io::Error::other)? {
                     send(renewal).await?;
                 }

@@ -37,7 +37,7 @@ impl Relay {
         let hub = Arc::new(Hub::new(Publisher::new(
             1,
             LEASE_NS,
-            nicache_clock::monotonic_ns() - 2 * LEASE_NS,
+            nicache_clock::boottime_ns() - 2 * LEASE_NS,
         )));
         let counters = Arc::new(DoorCounters::default());
         let structures = Arc::new(Structures::new(Dialect::MySql, vec!["false".into()]));

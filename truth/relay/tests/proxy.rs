@@ -60,7 +60,7 @@ fn is_sent_to_its_end(status: u8, query: &[u8]) -> bool {
     let clients = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = clients.local_addr().unwrap();
     // As if it had been running for long.
-    let begun_ns = nicache_clock::monotonic_ns() - 2 * LEASE_NS;
+    let begun_ns = nicache_clock::boottime_ns() - 2 * LEASE_NS;
     let hub = Arc::new(Hub::new(Publisher::new(1, LEASE_NS, begun_ns)));
     let proxy = Arc::new(Proxy::new(hub, Dialect::MySql, database.local_addr().unwrap()));
     Arc::clone(&proxy).open(clients).unwrap();

@@ -1,6 +1,8 @@
 //! Expected requests, answered the short way: whatever is sent, the general way says the same, and
 //! what is not expected is left to it.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use nicache_tcp::Flags;
@@ -235,6 +237,20 @@ fn a_change_is_seen_at_once() {
         script.ask(60_000);
     };
     assert_eq!(both(b"x", true, no_lease), (0, 0));
+    // The lease ends between the beginning of the poll and the frame: the card has stood still.
+    let stood_still = |script: &mut Script| {
+        script.table.renew_lease(1_000);
+        let time_ns = AtomicU64::new(1_000);
+        script.card.set_lease_clock(move || time_ns.fetch_add(1, Relaxed));
+        script.ask(60_000);
+    };
+    assert_eq!(both(b"x", true, stood_still), (0, 0));
+    let goes_on = |script: &mut Script| {
+        script.table.renew_lease(1_000);
+        script.card.set_lease_clock(|| 1_000);
+        script.ask(60_000);
+    };
+    assert_eq!(both(b"x", true, goes_on), (1, 1));
     let bypass = |script: &mut Script| {
         script.card.set_bypass(true);
         script.ask(60_000);

@@ -125,7 +125,7 @@ pub struct Reply<'a> {
     pub sum: u16,
     /// The epoch at which its sources were compared.
     pub epoch: u64,
-    /// Until when it may be given, in ns of CLOCK_MONOTONIC.
+    /// Until when it may be given, in ns of CLOCK_BOOTTIME, the lease's clock.
     pub until_ns: u64,
     /// For the owner.
     pub tag: u64,

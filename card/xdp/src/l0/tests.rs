@@ -50,6 +50,21 @@ impl At {
     }
 }
 
+/// The lease ends while the machine is suspended, so the program asks a clock that goes on.
+#[test]
+fn the_lease_is_compared_with_a_clock_that_is_never_suspended() {
+    const CALL: u8 = 0x85;
+    for at in At::BOTH {
+        let open = ObjectBuilder::default().open_memory(&at.program().0).unwrap();
+        let program = open.progs().find(|known| known.name() == OsStr::new(PROGRAM_NAME)).unwrap();
+        let calls = |helper: u32| {
+            let is_call = |code: u8, imm: i32| code == CALL && imm == helper as i32;
+            program.insns().iter().filter(|insn| is_call(insn.code, insn.imm)).count()
+        };
+        assert_eq!(calls(libbpf_rs::libbpf_sys::BPF_FUNC_ktime_get_boot_ns), 1, "{at:?}");
+    }
+}
+
 /// Program, arrays, and the control page that the watcher would write.
 struct Bench {
     at: At,

@@ -276,6 +276,7 @@ fn prepare_shards(
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
         let (wire, host) = (Divertible::new(wire), Divertible::new(host));
         let mut card = Card::new(wire, host, config, store, link, monotonic());
+        card.set_lease_clock(nicache_clock::boottime_ns);
         card.set_bypass(setup.bypass);
         let rechecker = rechecker.as_ref().map(|(client, _)| client.clone());
         let waker = wakers[number].clone();

@@ -34,7 +34,7 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
     let clients = listen(arguments.listen, "--listen")?;
     let cards = arguments.cards.map(|address| listen(address, "--cards")).transpose()?;
     let publisher =
-        Publisher::new(random_u64()?, arguments.lease.0 * 1_000_000, nicache_clock::monotonic_ns());
+        Publisher::new(random_u64()?, arguments.lease.0 * 1_000_000, nicache_clock::boottime_ns());
     let hub = Arc::new(Hub::new(publisher));
     let structures = Arc::new(Structures::new(arguments.protocol.into(), client(arguments)?));
     hub.hold(FORMER);

@@ -2,7 +2,7 @@
 
 use nicache_tcp::Time;
 
-/// CLOCK_MONOTONIC, which the watcher's events and the lease carry, too.
+/// CLOCK_MONOTONIC, which the watcher's events carry, too.
 pub(crate) fn monotonic() -> Time {
     Time(nicache_clock::monotonic_ns())
 }

@@ -8,6 +8,7 @@ use nicache_tcp::frame::Address;
 use nicache_tcp::{Seq, Time};
 use nicache_xdp::l0;
 
+use super::clock::monotonic;
 use super::ports::FirstPlace;
 
 /// Shards of a card at most.
@@ -114,7 +115,7 @@ impl L0 for KernelL0 {
             bytes: reply.bytes,
             sum: reply.sum,
             epoch: reply.epoch.0,
-            until_ns: reply.until.0,
+            until_ns: as_boottime(reply.until),
             tag: reply.tag,
             date: reply.date,
         })
@@ -135,3 +136,12 @@ fn address(octets: [u8; 16]) -> Address {
 
 const _: () = assert!(l0::HEAD_BYTES_MAX == nicache_card::L0_HEAD_BYTES);
 const _: () = assert!(l0::REPLY_BYTES_MAX == nicache_card::L0_REPLY_BYTES);
+
+/// A time of the card by the clock that the program compares the lease with. If the machine is
+/// suspended before, it is over the sooner.
+fn as_boottime(time: Time) -> u64 {
+    // In this order: too early is harmless.
+    let boottime_ns = nicache_clock::boottime_ns();
+    let suspended_ns = boottime_ns.saturating_sub(monotonic().0);
+    time.0.saturating_add(suspended_ns)
+}

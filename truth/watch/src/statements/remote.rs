@@ -21,7 +21,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nicache_clock::monotonic_ns;
+use nicache_clock::{boottime_ns, monotonic_ns};
 use nicache_coherence::{RefusalReason, RevisionTable, SourceSlot, Stamp};
 use nicache_relay::{Event, Follower, Step, Validity};
 use nicache_sql::{Access, Dialect};
@@ -98,11 +98,11 @@ impl RemoteDatabase {
         RemoteCounters { in_step: state.validity.is_in_step().into(), ..state.counters }
     }
 
-    /// Falls out of step if the relay's word is nearly over. True: the table's lease may be set
-    /// anew.
+    /// Falls out of step if the relay's word is nearly over by the clock of leases. True: the
+    /// table's lease may be set anew.
     pub(crate) fn handle_time(&self, now_ns: u64) -> bool {
         let mut state = self.lock();
-        state.databases.handle_time(now_ns);
+        state.databases.handle_time(monotonic_ns());
         if state.validity.must_void(now_ns) {
             tracing::warn!(database = %self.address, "the relay is silent: pages that asked its database are void");
             self.fall_out(&mut state);
@@ -120,7 +120,7 @@ impl RemoteDatabase {
         let bound = state.validity.bound_lease(lease_until_ns, now_ns);
         if state.validity.is_in_step() && !was_in_step {
             tracing::info!(database = %self.address, "pages that ask the database may be kept");
-            state.databases.begin_memory(now_ns, self.table.clock());
+            state.databases.begin_memory(monotonic_ns(), self.table.clock());
         }
         bound
     }
@@ -250,7 +250,7 @@ impl Follower for RemoteDatabase {
     fn extend(&self, until_ns: u64) {
         let mut state = self.lock();
         // The watcher itself may have stood still.
-        if state.validity.must_void(monotonic_ns()) {
+        if state.validity.must_void(boottime_ns()) {
             self.fall_out(&mut state);
         }
         state.validity.extend(Some(until_ns));

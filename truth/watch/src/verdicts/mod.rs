@@ -2,6 +2,7 @@
 
 pub(crate) mod dynamic;
 pub(crate) mod explain;
+mod lease;
 pub(crate) mod records;
 pub(crate) mod registrar;
 pub(crate) mod reused;

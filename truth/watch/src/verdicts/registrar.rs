@@ -42,8 +42,8 @@ use std::time::{Duration, Instant};
 
 use nicache_clock::monotonic_ns;
 use nicache_coherence::{
-    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, ReinstateRequest,
-    ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
+    Class, FillRequest, FillVerdict, RefusalReason, ReinstateRequest, ReinstateVerdict,
+    Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
 use crate::attribution::offspring::Offspring;
@@ -65,6 +65,7 @@ use crate::resolve::survey::{Candidate, Purpose, Selected, select, survey};
 use crate::statements::databases::Databases;
 use crate::statements::remote::RemoteDatabase;
 use crate::verdicts::dynamic::{DynamicSources, Seen, may_be_decided, survey_dynamic};
+use crate::verdicts::lease::renew_lease;
 use crate::verdicts::records::{Looked, Record, Records};
 use crate::verdicts::reused::common_root;
 use crate::witnesses::event::{EventKind, LookupEvent, RequestStep};
@@ -252,7 +253,7 @@ impl Registrar {
         self.retained.verify(&mut begin, table);
     }
 
-    /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
+    /// Renews the lease if it is time to. Without a call for [`LEASE_NS`](nicache_coherence::LEASE_NS) every card stops serving.
     pub fn handle_time(&mut self) {
         renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
         self.witness.handle_time(&self.table, monotonic_ns());
@@ -849,23 +850,5 @@ impl Registrar {
             && !(is_dynamic && self.retained.has_changed(&self.table, since, earlier.finished_ns))
             && !self.databases.has_changed(&earlier.reads, since)
             && !self.remotes.iter().any(|remote| remote.has_changed(&earlier.reads, since))
-    }
-}
-
-/// The only place that makes the table's lease longer: never longer than every relay vouches whose
-/// database something was kept of ([`nicache_relay::Validity`]).
-fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_ns: &mut u64) {
-    let now = monotonic_ns();
-    let mut is_time = now.saturating_sub(*renewed_ns) >= LEASE_RENEWAL_NS;
-    for remote in remotes {
-        is_time |= remote.handle_time(now);
-    }
-    if is_time {
-        let until =
-            remotes.iter().fold(now + LEASE_NS, |until, remote| remote.bound_lease(until, now));
-        table.renew_lease(until);
-        // A change and a look at the file must differ in time although no request is forwarded.
-        table.advance_clock();
-        *renewed_ns = now;
     }
 }
