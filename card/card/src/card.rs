@@ -338,6 +338,11 @@ impl<W: Port, H: Port> Card<W, H> {
         self.store.begin_watched(revisions);
         self.lease = false;
         self.revoke_l0();
+        // It has the control page of the table before, whose epoch says nothing of this one's
+        // sources.
+        if let Some(first) = &mut self.first_level {
+            first.is_over = true;
+        }
     }
 
     /// Turns the cache off or on. Entries stay, checked as ever.

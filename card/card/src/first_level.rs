@@ -38,6 +38,9 @@ pub(crate) struct FirstLevel {
     /// too many were.
     judged: (u64, u64),
     pub(crate) paused_until: Time,
+    /// The program compares with a revision table that no longer counts: nothing is published any
+    /// longer, so connections on loan come back with their next request.
+    pub(crate) is_over: bool,
 }
 
 /// What is published in one slot.
@@ -87,6 +90,7 @@ impl FirstLevel {
             look: Time::ZERO,
             judged: (0, 0),
             paused_until: Time::ZERO,
+            is_over: false,
         }
     }
 

@@ -41,8 +41,10 @@ impl<W: Port, H: Port> Card<W, H> {
     /// L0 can give it, too.
     pub(crate) fn offer(&mut self, flow: &Flow, offer: &Offer<'_>, now: Time) -> bool {
         let Some(mut first) = self.first_level.take() else { return false };
-        let is_published =
-            !self.bypass && now >= first.paused_until && self.publish(&mut first, flow, offer, now);
+        let is_published = !self.bypass
+            && !first.is_over
+            && now >= first.paused_until
+            && self.publish(&mut first, flow, offer, now);
         self.first_level = Some(first);
         is_published
     }

@@ -5,6 +5,7 @@ mod allocations;
 mod attack;
 mod classes;
 mod ends;
+mod first;
 mod forms;
 mod handshake;
 mod keep_alive;

@@ -352,6 +352,26 @@ impl Script {
         b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n"
     }
 
+    /// Another watcher has taken the place of the one before, with a table of its own. All replies
+    /// are of that class to it.
+    pub(crate) fn begin_watched(&mut self, class: Class) {
+        let table = RevisionTable::on_heap();
+        table.renew_lease(u64::MAX);
+        table.watch(SOURCE);
+        let watcher = Agreeable {
+            answers: Vec::new(),
+            class,
+            outdated: Arc::clone(&self.outdated),
+            refused: Arc::clone(&self.refused),
+            reinstatement: Arc::clone(&self.reinstatement),
+            change_before_answer: Arc::clone(&self.change_before_answer),
+            sees_changes: false,
+            table: Arc::clone(&table),
+        };
+        self.card.begin_watched(Arc::clone(&table), Box::new(watcher));
+        self.table = table;
+    }
+
     /// A new connection, whatever became of the last one.
     pub(crate) fn open_another(&mut self) {
         self.take_at_client();
