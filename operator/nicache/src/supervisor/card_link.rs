@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 
 use crate::access_log::AccessLog;
 use crate::control::{ANSWER_TIMEOUT, Answer, FromCard, Question, ToCard};
@@ -23,6 +23,8 @@ pub(crate) struct CardLink {
     next_id: AtomicU64,
     pid: AtomicU32,
     restarts: AtomicU64,
+    /// How many cards there were so far.
+    cards: AtomicU64,
     /// What cards were last told of `nicache bypass`: the next one begins with it.
     bypass: AtomicBool,
     access_log: Option<Arc<AccessLog>>,
@@ -42,26 +44,38 @@ impl CardLink {
             next_id: AtomicU64::new(1),
             pid: AtomicU32::new(0),
             restarts: AtomicU64::new(0),
+            cards: AtomicU64::new(0),
             bypass: AtomicBool::new(false),
             access_log,
         }
     }
 
     /// Takes over the socket of a card that has said [`FromCard::Ready`], in place of an earlier
-    /// one.
-    pub(crate) fn connect(&self, socket: OwnedFd, pid: u32) -> Result<()> {
+    /// one, once the card may `begin`. No question is sent meanwhile: the earlier card has each
+    /// before it hears that it is replaced, or this one has it after its beginning. If `begin`
+    /// fails, the earlier one is asked as before.
+    pub(crate) fn connect(
+        &self,
+        socket: OwnedFd,
+        pid: u32,
+        begin: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let (socket, waiting) = (Arc::new(socket), Waiting::default());
         let reader = (Arc::clone(&socket), Arc::clone(&waiting), self.access_log.clone());
         let body = move || {
             read_all(&reader.0, &reader.1, reader.2.as_deref());
             // Whoever still waits hears at once that nothing comes.
-            reader.1.lock().expect("no holder of this lock panics").clear();
+            lock(&reader.1).clear();
         };
+        let mut connection = self.locked();
+        // What is remembered of `nicache bypass` after this, its asker tells the new card.
+        self.cards.fetch_add(1, Ordering::SeqCst);
         std::thread::Builder::new().name("card-link".into()).spawn(body)?;
+        begin()?;
         if self.pid.swap(pid, Ordering::Relaxed) != 0 {
             self.restarts.fetch_add(1, Ordering::Relaxed);
         }
-        *self.locked() = Some(Connection { socket, waiting });
+        *connection = Some(Connection { socket, waiting });
         Ok(())
     }
 
@@ -87,16 +101,23 @@ impl CardLink {
 
     /// Asks and waits for the answer, at most [`ANSWER_TIMEOUT`].
     pub(crate) fn ask(&self, question: Question) -> Result<Answer> {
-        let answer = self.ask_while(question, ANSWER_TIMEOUT, || false)?;
-        if let Answer::Bypass { on } = answer {
-            self.bypass.store(on, Ordering::Relaxed);
+        loop {
+            let cards = self.cards.load(Ordering::SeqCst);
+            let answer = self.ask_while(question.clone(), ANSWER_TIMEOUT, || false)?;
+            if let Answer::Bypass { on } = answer {
+                self.bypass.store(on, Ordering::SeqCst);
+                if self.cards.load(Ordering::SeqCst) != cards {
+                    // The one that has taken its place may have begun with what was said before.
+                    continue;
+                }
+            }
+            return Ok(answer);
         }
-        Ok(answer)
     }
 
     /// Does every request go to the server?
     pub(crate) fn bypass(&self) -> bool {
-        self.bypass.load(Ordering::Relaxed)
+        self.bypass.load(Ordering::SeqCst)
     }
 
     /// Asks and waits for the answer: for `step`, and again while `is_patient`.
@@ -107,36 +128,57 @@ impl CardLink {
         mut is_patient: impl FnMut() -> bool,
     ) -> Result<Answer> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let message = ToCard::Ask { id, question };
         let (sender, answer) = mpsc::channel();
-        let (socket, waiting) = {
-            let connection = self.locked();
-            let connection = connection.as_ref().context("the card is being started again")?;
-            (Arc::clone(&connection.socket), Arc::clone(&connection.waiting))
-        };
-        let lock = || waiting.lock().expect("no holder of this lock panics");
-        lock().insert(id, sender);
-        let mut wait = || {
-            // Of questions that are not taken out, there is room for so many.
-            while let Err(error) =
-                send_message(&*socket, &ToCard::Ask { id, question: question.clone() }, &[])
-            {
-                if error.downcast_ref() != Some(&rustix::io::Errno::AGAIN) || !is_patient() {
-                    return Err(error);
+        // Of questions that are not taken out, there is room for so many.
+        let waiting = loop {
+            match self.send_question(id, &message, &sender) {
+                Ok(waiting) => break waiting,
+                Err(error)
+                    if error.downcast_ref() == Some(&rustix::io::Errno::AGAIN) && is_patient() =>
+                {
+                    std::thread::sleep(step);
                 }
-                std::thread::sleep(step);
-            }
-            loop {
-                match answer.recv_timeout(step) {
-                    Ok(answer) => return Ok(answer),
-                    Err(mpsc::RecvTimeoutError::Timeout) if is_patient() => {}
-                    Err(mpsc::RecvTimeoutError::Timeout) => bail!("the card does not answer"),
-                    Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the card has ended"),
-                }
+                Err(error) => return Err(error),
             }
         };
-        let result = wait();
-        lock().remove(&id);
+        // The reader has the only one then, and lets it go with the card.
+        drop(sender);
+        let result = loop {
+            match answer.recv_timeout(step) {
+                Ok(answer) => break Ok(answer),
+                Err(mpsc::RecvTimeoutError::Timeout) if is_patient() => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    break Err(anyhow!("the card does not answer"));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    break Err(anyhow!("the card has ended"));
+                }
+            }
+        };
+        lock(&waiting).remove(&id);
         result
+    }
+
+    /// Sends a question to the card that is at work now, and says who waits for the answer. Nobody
+    /// takes the card's place meanwhile, so it has the question before it hears of that.
+    fn send_question(
+        &self,
+        id: u64,
+        message: &ToCard,
+        sender: &mpsc::Sender<Answer>,
+    ) -> Result<Waiting> {
+        let connection = self.locked();
+        let connection = connection.as_ref().context("the card is being started again")?;
+        let waiting = &connection.waiting;
+        lock(waiting).insert(id, sender.clone());
+        match send_message(&*connection.socket, message, &[]) {
+            Ok(()) => Ok(Arc::clone(waiting)),
+            Err(error) => {
+                lock(waiting).remove(&id);
+                Err(error)
+            }
+        }
     }
 
     /// Tells the card something that has no answer.
@@ -151,13 +193,17 @@ impl CardLink {
     }
 }
 
+fn lock(waiting: &Waiting) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Answer>>> {
+    waiting.lock().expect("no holder of this lock panics")
+}
+
 fn read_all(socket: &OwnedFd, waiting: &Waiting, access_log: Option<&AccessLog>) {
     loop {
         match receive_message::<FromCard>(socket) {
             Ok(None) => return,
             Ok(Some((FromCard::Ready | FromCard::Probed { .. }, _))) => {}
             Ok(Some((FromCard::Answer { id, answer }, _))) => {
-                let asker = waiting.lock().expect("no holder of this lock panics").remove(&id);
+                let asker = lock(waiting).remove(&id);
                 if let Some(asker) = asker {
                     let _ = asker.send(answer);
                 }
@@ -174,5 +220,86 @@ fn read_all(socket: &OwnedFd, waiting: &Waiting, access_log: Option<&AccessLog>)
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::thread::{ScopedJoinHandle, scope};
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::super::children::wait_readable;
+    use super::*;
+
+    /// Both ends of a card's socket: the link's, and the card's.
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    /// What a card is told next.
+    fn told(card: &OwnedFd) -> ToCard {
+        receive_message(card).unwrap().unwrap().0
+    }
+
+    /// A card answers the next question.
+    fn answer(card: &OwnedFd, answer: Answer) -> Question {
+        let ToCard::Ask { id, question } = told(card) else { panic!("a question") };
+        send_message(card, &FromCard::Answer { id, answer }, &[]).unwrap();
+        question
+    }
+
+    fn is_silent(card: &OwnedFd, patience: Duration) -> bool {
+        !wait_readable(card.as_fd(), patience).unwrap()
+    }
+
+    #[test]
+    fn what_is_asked_while_a_card_takes_over_is_asked_of_that_card() {
+        let link = CardLink::new(None);
+        let ((ours, older), (theirs, younger)) = (pair(), pair());
+        link.connect(ours, 1, || Ok(())).unwrap();
+        scope(|scope| {
+            let mut asker: Option<ScopedJoinHandle<'_, Result<Answer>>> = None;
+            link.connect(theirs, 2, || {
+                asker = Some(scope.spawn(|| link.ask(Question::PurgeAll)));
+                // The younger one may have a fill under way now.
+                assert!(is_silent(&older, Duration::from_millis(300)), "the older one is asked");
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(answer(&younger, Answer::Purged { entries: 3 }), Question::PurgeAll);
+            let answered = asker.unwrap().join().unwrap().unwrap();
+            assert_eq!(answered, Answer::Purged { entries: 3 });
+        });
+        assert!(is_silent(&older, Duration::ZERO));
+        // One that cannot begin takes nobody's place.
+        let (ours, _never) = pair();
+        assert!(link.connect(ours, 3, || Err(anyhow!("no"))).is_err());
+        scope(|scope| {
+            let asker = scope.spawn(|| link.ask(Question::Alive));
+            assert_eq!(answer(&younger, Answer::Alive), Question::Alive);
+            assert_eq!(asker.join().unwrap().unwrap(), Answer::Alive);
+        });
+    }
+
+    /// The older card is told to turn its cache off, and another one takes its place before it has
+    /// answered: that one has begun with what was said before, so it is told, too.
+    #[test]
+    fn bypass_is_told_to_the_card_that_takes_over_meanwhile() {
+        let link = CardLink::new(None);
+        let ((ours, older), (theirs, younger)) = (pair(), pair());
+        link.connect(ours, 1, || Ok(())).unwrap();
+        let (question, on) = (Question::Bypass { on: true }, Answer::Bypass { on: true });
+        scope(|scope| {
+            let asker = scope.spawn(|| link.ask(question.clone()));
+            assert!(!is_silent(&older, Duration::from_secs(20)));
+            link.connect(theirs, 2, || Ok(assert!(!link.bypass()))).unwrap();
+            assert_eq!(answer(&older, on.clone()), question);
+            assert!(!is_silent(&younger, Duration::from_secs(20)), "nobody tells it");
+            assert_eq!(answer(&younger, on.clone()), question);
+            assert_eq!(asker.join().unwrap().unwrap(), on);
+        });
+        assert!(link.bypass());
     }
 }

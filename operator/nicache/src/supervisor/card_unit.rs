@@ -30,7 +30,7 @@ use super::passing::Passing;
 use super::standing::Standing;
 use super::watch_unit::WatchUnit;
 use super::watchdog::Watchdog;
-use crate::control::{FromCard, ToCard, misfit};
+use crate::control::{FromCard, Question, ToCard, misfit};
 use crate::engine::{ledger_bytes, orphans};
 use crate::setup::{CardSetup, PortsSetup, receive_message, send_message};
 use crate::vitals::{LOOK_EVERY, Patience};
@@ -173,6 +173,8 @@ struct Successor {
     bond: Bond,
     patience: Patience,
     ledger: Window,
+    /// Whether it has been told that every request goes to the server.
+    bypass: bool,
     reply: mpsc::Sender<Result<u32>>,
 }
 
@@ -240,8 +242,8 @@ impl CardUnit {
             _ => return Err(misfit("the card")),
         }
         files.ports.begin_term()?;
-        send_message(&card.channel, &ToCard::Begin, &[])?;
-        let state = serving(card, &link)?;
+        let begin = |card: &Child| send_message(&card.channel, &ToCard::Begin, &[]);
+        let state = serving(card, &link, setup.bypass, begin)?;
         Ok(Self {
             program,
             setup,
@@ -310,6 +312,7 @@ impl CardUnit {
     /// until they end. Who asked hears when the other one serves, or why it does not; then nothing
     /// has changed.
     pub(super) fn upgrade(&mut self, program: &Path, reply: mpsc::Sender<Result<u32>>) {
+        let bypass = self.link.bypass();
         let spawn = || -> Result<(Child, Bond, Window)> {
             if self.successor.is_some() || !matches!(self.state, State::Serving { .. }) {
                 bail!("a card is being started already: try again");
@@ -318,7 +321,6 @@ impl CardUnit {
                 "nicache-ledger",
                 ledger_bytes(self.setup.queues, self.setup.clients.connections),
             )?;
-            let bypass = self.link.bypass();
             let setup = CardSetup { pcap: None, bypass, ..self.setup.clone() };
             let (card, bond) = spawn(program, &setup, &self.files, &ledger)?;
             Ok((card, bond, ledger))
@@ -326,7 +328,7 @@ impl CardUnit {
         match spawn() {
             Ok((card, bond, ledger)) => {
                 let patience = Patience::with(card.pid(), START);
-                self.successor = Some(Successor { card, bond, patience, ledger, reply });
+                self.successor = Some(Successor { card, bond, patience, ledger, bypass, reply });
             }
             Err(error) => drop(reply.send(Err(error))),
         }
@@ -381,12 +383,13 @@ impl CardUnit {
             _ if successor.patience.is_over() => None,
             _ => return,
         };
-        let Some(Successor { card, bond, ledger, reply, .. }) = self.successor.take() else {
+        let Some(Successor { card, bond, ledger, bypass, reply, .. }) = self.successor.take()
+        else {
             return;
         };
         let program = card.program.clone();
         let result = match said {
-            Some(Ok(Some((FromCard::Ready, _)))) => self.succeed(card, bond, ledger),
+            Some(Ok(Some((FromCard::Ready, _)))) => self.succeed(card, bond, ledger, bypass),
             Some(_) => {
                 Err(anyhow!("the new card ended at its start; its own message is in the log"))
             }
@@ -404,14 +407,14 @@ impl CardUnit {
     }
 
     /// The successor takes the frames; the card at work keeps its connections.
-    fn succeed(&mut self, card: Child, bond: Bond, ledger: Window) -> Result<u32> {
+    fn succeed(&mut self, card: Child, bond: Bond, ledger: Window, bypass: bool) -> Result<u32> {
         if !matches!(self.state, State::Serving { .. }) {
             bail!("the card at work ended meanwhile");
         }
         let pid = card.pid();
         let State::Serving { card: older, .. } = &self.state else { bail!("no card is at work") };
-        begin_after(&card, older, self.setup.queues)?;
-        let state = serving(card, &self.link)?;
+        let begin = |card: &Child| begin_after(card, older, self.setup.queues);
+        let state = serving(card, &self.link, bypass, begin)?;
         let ledger = std::mem::replace(&mut self.ledger, ledger);
         self.bond = bond;
         if let State::Serving { card, .. } = std::mem::replace(&mut self.state, state) {
@@ -443,11 +446,11 @@ impl CardUnit {
         };
         self.files.ports.begin_term()?;
         drop(passing);
-        match self.older_cards.last() {
-            Some(older) => begin_after(&card, &older.card, self.setup.queues)?,
-            None => send_message(&card.channel, &ToCard::Begin, &[])?,
-        }
-        self.state = serving(card, &self.link)?;
+        let begin = |card: &Child| match self.older_cards.last() {
+            Some(older) => begin_after(card, &older.card, self.setup.queues),
+            None => send_message(&card.channel, &ToCard::Begin, &[]),
+        };
+        self.state = serving(card, &self.link, self.setup.bypass, begin)?;
         tracing::warn!("another card serves, with an empty memory");
         Ok(())
     }
@@ -529,8 +532,23 @@ fn begin_after(card: &Child, older: &Child, queues: u16) -> Result<()> {
     send_message(&card.channel, &ToCard::BeginAfter, &to_older)
 }
 
-fn serving(card: Child, link: &Arc<CardLink>) -> Result<State> {
-    link.connect(card.channel.try_clone()?, card.pid())?;
+/// The card serves once it may `begin`. `bypass`: whether it was told at its start that every
+/// request goes to the server.
+fn serving(
+    card: Child,
+    link: &Arc<CardLink>,
+    bypass: bool,
+    begin: impl FnOnce(&Child) -> Result<()>,
+) -> Result<State> {
+    link.connect(card.channel.try_clone()?, card.pid(), || {
+        begin(&card)?;
+        let on = link.bypass();
+        if on == bypass {
+            return Ok(());
+        }
+        // It has become another while this card started. Nobody waits for the answer.
+        send_message(&card.channel, &ToCard::Ask { id: 0, question: Question::Bypass { on } }, &[])
+    })?;
     let watchdog = Watchdog::start(Arc::clone(link), card.as_fd().try_clone_to_owned()?)?;
     Ok(State::Serving { card, since: Instant::now(), watchdog })
 }

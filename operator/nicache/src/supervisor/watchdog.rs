@@ -122,7 +122,7 @@ mod tests {
         // Its files are closed before it has ended.
         let link = CardLink::new(None);
         let (ours, theirs) = UnixStream::pair().unwrap();
-        link.connect(ours.into(), process.id()).unwrap();
+        link.connect(ours.into(), process.id(), || Ok(())).unwrap();
         drop(theirs);
         assert!(!is_alive(&link, process.id(), LIMIT));
         process.kill().unwrap();
