@@ -636,7 +636,7 @@ fn has_unsent_request(flow: &Flow) -> bool {
 
 /// May a head end within these bytes, the first `known` of which have been looked at? A head ends
 /// with an empty line.
-fn ends_head(bytes: &[u8], known: usize) -> bool {
+pub(crate) fn ends_head(bytes: &[u8], known: usize) -> bool {
     let fresh = &bytes[known.saturating_sub(3)..];
     fresh.windows(2).any(|two| two == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
 }

@@ -8,7 +8,8 @@
 //! card does not follow (opaque, untracked) only what begins a segment is seen.
 
 use nicache_http::{
-    HeaderScratch, Method, ReplyOutcome, RequestOutcome, UriKey, parse_reply, parse_request,
+    HeaderScratch, Method, ReplyHead, ReplyOutcome, RequestOutcome, UriKey, parse_reply,
+    parse_request,
 };
 use nicache_port::Port;
 
@@ -16,12 +17,34 @@ use crate::card::Card;
 use crate::flow::Flow;
 use crate::flow::ReplyTracking;
 use crate::flow::changing::Changing;
+use crate::host::ends_head;
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Bytes of the reply are about to go to the client; `bytes` are those that come next in order,
+    /// Bytes of the reply are about to go to the client; `next` are those that come next in order,
     /// none if some are missing before them. An error (RFC 9110 sections 15.5 and 15.6) changes
-    /// nothing; where the status is not certain, it counts as changed.
-    pub(crate) fn invalidate_before(&mut self, flow: &mut Flow, bytes: &[u8]) {
+    /// nothing; where the status is not certain, it counts as changed. What a head refers to that
+    /// comes in pieces changes with the piece that ends it.
+    pub(crate) fn invalidate_before(&mut self, flow: &mut Flow, next: &[u8]) {
+        let Some(changing) = flow.changing else { return };
+        let Some(mut head) = flow.reply_head.take_if(|_| !next.is_empty()) else {
+            self.invalidate_by_head(flow, next);
+            return;
+        };
+        let known = head.len();
+        // What stands behind the head need not fit.
+        head.append(next);
+        if ends_head(head.bytes(), known) {
+            self.invalidate_by_head(flow, head.bytes());
+        } else {
+            self.invalidate(changing.uri);
+        }
+        // The piece is taken when it has been passed on.
+        head.truncate(known);
+        flow.reply_head = Some(head);
+    }
+
+    /// The same by the bytes of the head that are known, from its first.
+    fn invalidate_by_head(&mut self, flow: &mut Flow, bytes: &[u8]) {
         let Some(changing) = flow.changing else { return };
         let mut at = 0;
         while at < bytes.len() {
@@ -32,16 +55,15 @@ impl<W: Port, H: Port> Card<W, H> {
                     return;
                 }
                 ReplyOutcome::Complete(reply) => {
-                    for reference in [reply.location, reply.content_location].into_iter().flatten()
-                    {
-                        if let Some(uri) = self.config.keys.reference_of(changing.origin, reference)
-                        {
-                            self.invalidate(uri);
-                        }
-                    }
+                    self.invalidate_references(changing, &reply);
                     break;
                 }
-                ReplyOutcome::Partial | ReplyOutcome::Malformed(_) => break,
+                ReplyOutcome::Partial => {
+                    // It is asked about again when there is more of it.
+                    self.invalidate(changing.uri);
+                    return;
+                }
+                ReplyOutcome::Malformed(_) => break,
             }
         }
         if at == bytes.len() && at > 0 {
@@ -107,7 +129,18 @@ impl<W: Port, H: Port> Card<W, H> {
         if let Some(changing) = flow.changing
             && payload.starts_with(b"HTTP/1.")
         {
+            if let ReplyOutcome::Complete(reply) = parse_reply(payload, Method::Get) {
+                self.invalidate_references(changing, &reply);
+            }
             self.invalidate(changing.uri);
+        }
+    }
+
+    fn invalidate_references(&mut self, changing: Changing, reply: &ReplyHead<'_>) {
+        for reference in [reply.location, reply.content_location].into_iter().flatten() {
+            if let Some(uri) = self.config.keys.reference_of(changing.origin, reference) {
+                self.invalidate(uri);
+            }
         }
     }
 

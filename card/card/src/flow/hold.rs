@@ -46,6 +46,11 @@ impl Hold {
         true
     }
 
+    /// Forgets all but the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(self.start + len);
+    }
+
     fn move_to(&mut self, start: usize) {
         self.bytes.copy_within(self.start..self.end, start);
         (self.start, self.end) = (start, start + self.len());

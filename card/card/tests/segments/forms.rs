@@ -175,6 +175,17 @@ fn a_request_that_changes_something_voids_what_it_names() {
             false,
         ),
         ("PUT /object HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200", true),
+        // A connection that the card does not follow.
+        (
+            "PUT /other HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"HTTP/1.1 303 x\r\nLocation: /object\r\nContent-Length: 0\r\n\r\n",
+            true,
+        ),
+        (
+            "PUT /other HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            b"HTTP/1.1 303 x\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+            false,
+        ),
     ] {
         let mut script = Script::with_stored(&body());
         assert!(!exchange(&mut script, plain, b"").0, "a hit before");
@@ -190,6 +201,40 @@ fn a_request_that_changes_something_voids_what_it_names() {
             "{request} {}",
             reply.escape_ascii()
         );
+    }
+}
+
+/// What a reply refers to has changed, in however many segments its head comes.
+#[test]
+fn what_a_head_in_pieces_refers_to_is_void() {
+    let request = b"PUT /other HTTP/1.1\r\nHost: a\r\n\r\n";
+    let head = |fields: &str| format!("HTTP/1.1 201 x\r\n{fields}Content-Length: 0\r\n\r\n");
+    let interim = "HTTP/1.1 103 x\r\nLink: </s>; rel=preload\r\n\r\n";
+    for (reply, is_void) in [
+        (head("Location: /object\r\n"), true),
+        (head("Content-Location: http://a/object\r\n"), true),
+        (format!("{interim}{}", head("Location: /object\r\n")), true),
+        (head("Location: /elsewhere\r\n"), false),
+    ] {
+        for size in 1..reply.len() {
+            let mut script = Script::with_stored(&body());
+            script.send_client(Flags::ACK | Flags::PSH, 60_000, request);
+            script.seq += request.len() as u32;
+            let asked = script.take_at_host().into_iter().find(|at| !at.payload.is_empty());
+            let asked = asked.expect("the request");
+            let mut seq = asked.head.ack;
+            for part in reply.as_bytes().chunks(size) {
+                script.send_host(Flags::ACK, seq, asked.end(), part);
+                seq += part.len() as u32;
+            }
+            assert_eq!(script.card.holds_in_use(), 0, "{size}");
+            let before = script.card.counters().hits;
+            script.open_another();
+            script.ask(60_000);
+            script.wait(Duration::from_millis(50));
+            let hits = script.card.counters().hits - before;
+            assert_eq!(hits == 0, is_void, "{size} {}", reply.escape_debug());
+        }
     }
 }
 
