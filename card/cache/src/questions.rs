@@ -50,7 +50,7 @@ impl Questions {
                 Answer::Fill(verdict) => fills.handle_verdict(&verdict, store, counters),
                 Answer::Reinstate(verdict) => {
                     store.handle_reinstatement(verdict, counters);
-                    waiters.handle_answer();
+                    waiters.handle_change();
                 }
             }
         }

@@ -113,8 +113,8 @@ pub struct Waiters<Id> {
     waiting: Vec<(Id, Time)>,
     /// [`Fills::ended`] when they were last looked at.
     fills_ended: u64,
-    /// The watcher has answered since.
-    answered: bool,
+    /// The watcher has answered since, or nothing is answered from memory any longer.
+    changed: bool,
     /// When the server last sent something of a reply, and when a request was last let through
     /// since it did not.
     spoken: Time,
@@ -133,7 +133,7 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         Self {
             waiting: Vec::with_capacity(WAITERS_MAX),
             fills_ended: 0,
-            answered: false,
+            changed: false,
             spoken: Time(0),
             released: Time(0),
             left: Time(0),
@@ -176,9 +176,9 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         self.waiting.retain(|(waiting, _)| waiting != id);
     }
 
-    /// The watcher has answered about an entry.
-    pub fn handle_answer(&mut self) {
-        self.answered = true;
+    /// The watcher has answered about an entry, or the card no longer answers from memory.
+    pub fn handle_change(&mut self) {
+        self.changed = true;
     }
 
     /// May a request that has waited like this, if it has, wait (still)?
@@ -267,10 +267,10 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
     /// many times [`Waiters::take_first`].
     pub fn to_look_at(&mut self, fills: &Fills) -> usize {
         let ended = fills.ended();
-        if self.waiting.is_empty() || (self.fills_ended == ended && !self.answered) {
+        if self.waiting.is_empty() || (self.fills_ended == ended && !self.changed) {
             return 0;
         }
-        (self.fills_ended, self.answered) = (ended, false);
+        (self.fills_ended, self.changed) = (ended, false);
         self.waiting.len()
     }
 

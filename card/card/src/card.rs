@@ -235,7 +235,10 @@ impl<W: Port, H: Port> Card<W, H> {
     /// answered: the process may have stood still between a look at the clock and the requests.
     fn look_at_lease(&mut self, now: Time) {
         let time_ns = self.lease_clock.as_ref().map_or(now.0, |clock| clock());
-        self.lease = self.store.revisions().lease_holds(time_ns);
+        let held = std::mem::replace(&mut self.lease, self.store.revisions().lease_holds(time_ns));
+        if held && !self.lease {
+            self.waiters.handle_change();
+        }
     }
 
     /// Throws away what has come to both ports: frames that have gone their way without the card.
@@ -333,7 +336,7 @@ impl<W: Port, H: Port> Card<W, H> {
         link: Box<dyn CoherenceLink + Send>,
     ) {
         self.fills.give_up_all(&mut self.store, &mut self.counters.cache);
-        self.waiters.handle_answer();
+        self.waiters.handle_change();
         self.questions = Questions::new(link);
         self.store.begin_watched(revisions);
         self.lease = false;
@@ -349,6 +352,8 @@ impl<W: Port, H: Port> Card<W, H> {
     pub fn set_bypass(&mut self, bypass: bool) {
         self.bypass = bypass;
         self.revoke_l0();
+        // What requests wait for is not given to them now: they go to the server.
+        self.waiters.handle_change();
     }
 
     /// Makes SYN cookies with another key from now on, which nobody else may know. Worth it every

@@ -8,6 +8,21 @@ use nicache_coherence::{Class, RefusalReason, Reinstatement};
 
 use crate::script::{AtHost, End, SOURCE, Script};
 
+/// What a request waits for is not given to it any longer, so it goes to the server at once.
+#[test]
+fn who_waits_goes_to_the_server_when_the_card_no_longer_answers() {
+    let bypass = |changed: &mut Changed| changed.script.card.set_bypass(true);
+    let lease = |changed: &mut Changed| changed.script.table.renew_lease(0);
+    for stop in [&bypass as &dyn Fn(&mut Changed), &lease] {
+        let (mut changed, _first) = Changed::first(Duration::from_millis(100));
+        changed.ask(1);
+        assert!(changed.take_request(1).is_none(), "it waits");
+        stop(&mut changed);
+        changed.script.wait(Duration::from_millis(1));
+        assert!(changed.take_request(1).is_some(), "it is let go");
+    }
+}
+
 /// A card that has had a page for which the server needs `usual`, and that has changed since; with
 /// connections of three clients.
 struct Changed {
