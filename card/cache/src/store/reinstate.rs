@@ -6,23 +6,18 @@
 //! with a stamp of its own. If it says that every look-up still leads where it led, the entry has
 //! that stamp from then on, as if it had been filled anew.
 
-use std::time::Duration;
-
 use nicache_coherence::{
     Epoch, Question, RecordNumber, ReinstateRequest, ReinstateVerdict, Reinstatement, SourceSlot,
 };
 use nicache_policy::Removal;
 use nicache_tcp::Time;
 
-use super::entry::EntryId;
+use super::entry::{Entry, EntryId};
 use super::index::Store;
 use super::standing::Standing;
 use crate::counters::Counters;
 use crate::limits::SUSPECTS_MAX;
 use crate::link::CoherenceLink;
-
-/// A verdict that has not come after this long will not come.
-const VERDICT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Store {
     /// A source of the entry has changed. False if the entry cannot come back.
@@ -40,7 +35,7 @@ impl Store {
 
     /// Is nobody suspect?
     pub fn has_no_suspects(&self) -> bool {
-        self.suspects.to_ask.is_empty() && self.suspects.asked == 0
+        self.suspects.to_ask.is_empty() && self.suspects.owes_nothing()
     }
 
     /// Is there a question that the watcher was too busy for?
@@ -61,6 +56,11 @@ impl Store {
         counters: &mut Counters,
     ) {
         self.now = now;
+        if let Some(last) = self.suspects.give_up(now) {
+            let is_given_up =
+                |entry: &Entry| matches!(entry.standing, Standing::Asked(stamp) if stamp <= last);
+            counters.purges_by_source += self.remove_where(is_given_up) as u64;
+        }
         if !self.suspects.to_ask.is_empty() {
             // One stamp for all: what the watcher looks at, it looks at after this.
             let stamp = self.revisions.advance_clock();
@@ -80,27 +80,16 @@ impl Store {
                         break;
                     }
                     entry.standing = Standing::Asked(stamp);
-                    self.suspects.asked += 1;
-                    self.suspects.asked_last = now;
+                    self.suspects.note_question(stamp, now);
                 }
                 self.suspects.to_ask.pop();
             }
-        }
-        if self.suspects.asked > 0 && now > self.suspects.asked_last + VERDICT_PATIENCE {
-            self.suspects.asked = 0;
-            self.suspects.given_up = self.revisions.clock();
-            let is_asked =
-                |entry: &super::entry::Entry| matches!(entry.standing, Standing::Asked(_));
-            counters.purges_by_source += self.remove_where(is_asked) as u64;
         }
     }
 
     /// The watcher has answered.
     pub fn handle_reinstatement(&mut self, verdict: ReinstateVerdict, counters: &mut Counters) {
-        // A late one must not stand for another that is still waited for.
-        if verdict.stamp > self.suspects.given_up {
-            self.suspects.asked = self.suspects.asked.saturating_sub(1);
-        }
+        self.suspects.note_answer(verdict.stamp);
         let id = EntryId::from_wire(verdict.id);
         let epoch = self.revisions.epoch();
         let Some(entry) = self.get(id) else { return };

@@ -111,6 +111,31 @@ fn an_answer_about_a_suspect_is_to_its_own_question() {
     assert_eq!(cache.talk_due(), None, "nobody owes an answer");
 }
 
+/// An entry whose answer is lost goes, although the watcher is asked about others all the time.
+#[test]
+fn a_lost_answer_does_not_leave_an_entry_in_question() {
+    let mut cache = Cache::new(Class::Static);
+    cache.visit(1, "/a", "one");
+    cache.mood().is_mute = true;
+    cache.table.record_change(SOURCE);
+    assert_eq!(cache.find("/a"), Found::Suspect);
+    cache.talk();
+    cache.mood().is_mute = false;
+    for round in 1..=60 {
+        cache.pass(100);
+        let other = format!("/other{round}");
+        cache.visit(1, &other, "two");
+        cache.table.record_change(SOURCE);
+        assert_eq!(cache.find(&other), Found::Suspect);
+        cache.talk();
+        assert_eq!(cache.counters.reinstated, round);
+        assert!(round > 50 || cache.counters.purges_by_source == 0, "it is waited for");
+    }
+    assert_eq!(cache.counters.purges_by_source, 1);
+    assert_eq!(cache.find("/a"), Found::Absent);
+    assert_eq!(cache.talk_due(), None, "nobody owes an answer");
+}
+
 /// What a program has in its memory may be another after a POST, whichever card that has come to.
 #[test]
 fn a_request_that_may_change_something_counts_at_each_card() {
