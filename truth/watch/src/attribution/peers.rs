@@ -1,7 +1,7 @@
 //! Whom the server talked to while it worked on a request: programs of its own group, watched
 //! databases, or others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,9 +9,10 @@ use std::path::Path;
 use nicache_coherence::RefusalReason;
 
 use crate::databases::kinds;
-use crate::databases::processes::DatabaseProcesses;
+use crate::databases::processes::{DatabaseProcesses, first_process};
 use crate::processes::{processes, sockets_of};
 use crate::statements::client::Client;
+use crate::statements::journal::Server;
 use crate::witnesses::event::{LookupEvent, Peer, Sent};
 use crate::witnesses::members::{Members, Outsiders};
 
@@ -273,8 +274,9 @@ pub(crate) struct Peers<'a> {
 pub(crate) enum Known {
     /// Part of the application.
     Application,
-    /// A database server on this machine.
-    Database,
+    /// A database server on this machine; if it was asked through a network, by its first process;
+    /// 0: one of several.
+    Database(Server),
     /// A database on another machine.
     Remote(SocketAddrV4),
 }
@@ -312,6 +314,17 @@ fn sockets_that_listen(net: &str) -> Vec<Listener> {
         (*fields.get(3)? == "0A").then_some(Listener { address, port, inode })
     };
     tables.iter().flat_map(|table| table.lines().skip(1).filter_map(socket)).collect()
+}
+
+/// The database server that these processes are of, by its first process; 0: they are of several.
+fn server_of(processes: &[u32]) -> Server {
+    let servers: HashSet<Server> =
+        processes.iter().map(|&process| first_process(process).unwrap_or(0)).collect();
+    let mut servers = servers.into_iter();
+    match (servers.next(), servers.next()) {
+        (Some(server), None) => server,
+        _ => 0,
+    }
 }
 
 fn parent_sockets() -> Vec<u64> {
@@ -389,7 +402,7 @@ impl<'a> Peers<'a> {
             Peer::Local(0) => false,
             Peer::Local(process) => match self.kind(process) {
                 Kind::Application => true,
-                Kind::Database => return Ok(Known::Database),
+                Kind::Database => return Ok(Known::Database(0)),
                 Kind::Unknown => false,
                 Kind::Other => {
                     self.observe_outsider(process);
@@ -455,14 +468,14 @@ impl<'a> Peers<'a> {
             return None;
         }
         let holders = self.listeners.holders(place, sockets, now_ns);
-        let kinds: Vec<Kind> = holders.into_iter().map(|process| self.kind(process)).collect();
+        let kinds: Vec<Kind> = holders.iter().map(|&process| self.kind(process)).collect();
         let all = |is_so: fn(&Kind) -> bool| !kinds.is_empty() && kinds.iter().all(is_so);
         if all(|kind| *kind == Kind::Application) {
             Some(Known::Application)
-        } else if all(|kind| matches!(kind, Kind::Application | Kind::Database))
-            || self.is_database_at(worker, place)
-        {
-            Some(Known::Database)
+        } else if all(|kind| *kind == Kind::Database) {
+            Some(Known::Database(server_of(&holders)))
+        } else if let Some(server) = self.database_at(worker, place) {
+            Some(Known::Database(server))
         } else {
             self.is_shared(worker, place, now_ns).then_some(Known::Application)
         }
@@ -473,25 +486,28 @@ impl<'a> Peers<'a> {
         *self.networks.entry(process).or_insert_with(|| network_of(process).unwrap_or(0))
     }
 
-    /// Does nobody but database servers whose statements are seen listen at this place of the
-    /// process's network, or at the same port of this machine's, to which a port may be shared?
-    fn is_database_at(&self, process: u32, place: Place) -> bool {
-        let Some(databases) = &self.databases else { return false };
-        let sockets = databases.sockets();
-        let are_databases = |listeners: &[u64]| {
-            !listeners.is_empty() && listeners.iter().all(|inode| sockets.contains(inode))
+    /// The database server whose statements are seen, if nobody else listens at this place of the
+    /// process's network, or at the same port of this machine's, to which a port may be shared. 0:
+    /// one of several.
+    fn database_at(&self, process: u32, place: Place) -> Option<Server> {
+        let sockets = self.databases.as_ref()?.sockets();
+        let databases = |listeners: &[u64]| -> Option<Server> {
+            let owners: Option<Vec<u32>> =
+                listeners.iter().map(|inode| sockets.get(inode).copied()).collect();
+            owners.filter(|owners| !owners.is_empty()).map(|owners| server_of(&owners))
         };
         let there = |net: &str, address| at(&sockets_that_listen(net), address, place.port);
         let inside = there(&format!("/proc/{process}/net"), place.address);
-        if are_databases(&inside) {
-            return true;
+        let found = databases(&inside);
+        if found.is_some() {
+            return found;
         }
         // Shared: what listens inside belongs to the process that started this one, which passes
         // everything on.
         let own = parent_sockets();
-        !inside.is_empty()
-            && inside.iter().all(|inode| own.contains(inode))
-            && are_databases(&there("/proc/self/net", Some(Ipv4Addr::LOCALHOST)))
+        let is_shared = !inside.is_empty() && inside.iter().all(|inode| own.contains(inode));
+        let outside = || there("/proc/self/net", Some(Ipv4Addr::LOCALHOST));
+        is_shared.then(outside).and_then(|outside| databases(&outside))
     }
 
     /// Is it a port that is shared (`--share`), behind which nobody but programs of the server

@@ -3,7 +3,7 @@
 //! A server that is started later is found by the kernel at its exec, by its name, and its children
 //! at their fork; one that runs already is looked for here, once.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 
 use nicache_coherence::RevisionTable;
@@ -59,10 +59,13 @@ impl DatabaseProcesses {
         first.filter_map(|process| Some((process, kind(process)?))).collect()
     }
 
-    /// Inode numbers of all sockets of these processes: connections that have begun.
-    pub fn sockets(&self) -> HashSet<u64> {
+    /// All sockets of these processes, by their inode numbers, each with a process that has it:
+    /// connections that have begun.
+    pub fn sockets(&self) -> HashMap<u64, u32> {
         let mine = processes().filter(|&process| self.contains(process));
-        mine.flat_map(sockets_of).collect()
+        let with_owner =
+            |process| sockets_of(process).into_iter().map(move |socket| (socket, process));
+        mine.flat_map(with_owner).collect()
     }
 }
 

@@ -49,6 +49,8 @@ struct State {
     generation: u64,
     /// When to ask.
     ask_at_ns: Option<u64>,
+    /// The last question has failed: the next one waits until then, whatever is changed meanwhile.
+    not_before_ns: u64,
     /// An answer is on its way; one at a time, because a busy server takes longer than the next
     /// change.
     asked: bool,
@@ -67,6 +69,14 @@ struct Answer {
 /// Processes that were started to ask, and when they had ended.
 #[derive(Default)]
 struct Clients(Mutex<HashMap<u32, Option<u64>>>);
+
+impl State {
+    /// Asks when what is being changed has settled.
+    fn ask_soon(&mut self, now_ns: u64) {
+        let soon = (now_ns + SETTLING_NS).max(self.not_before_ns);
+        self.ask_at_ns = Some(self.ask_at_ns.map_or(soon, |at| at.min(soon)));
+    }
+}
 
 impl Clients {
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, Option<u64>>> {
@@ -210,7 +220,9 @@ impl Catalogues {
                 state.has_hidden_writers = None;
             }
             state.generation += 1;
-            state.ask_at_ns = Some(now_ns + SETTLING_NS);
+            // What was going to be asked before would be of the change before this one.
+            state.ask_at_ns = None;
+            state.ask_soon(now_ns);
         }
     }
 
@@ -218,8 +230,7 @@ impl Catalogues {
     /// soon.
     pub(crate) fn refresh(&mut self, server: u32, now_ns: u64) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
-            let soon = now_ns + SETTLING_NS;
-            state.ask_at_ns = Some(state.ask_at_ns.map_or(soon, |at| at.min(soon)));
+            state.ask_soon(now_ns);
         }
     }
 
@@ -238,10 +249,8 @@ impl Catalogues {
         while let Ok(answer) = self.answers.try_recv() {
             let Some(state) = self.states.get_mut(&answer.place) else { continue };
             state.asked = false;
-            if state.generation != answer.generation {
-                continue;
-            }
             match answer.outcome {
+                Ok(_) if state.generation != answer.generation => {}
                 Ok(catalogue) => {
                     tracing::debug!(place = ?answer.place, "the structure of a database is known");
                     state.defaults = Some(catalogue.defaults());
@@ -268,7 +277,8 @@ impl Catalogues {
                     } else {
                         (silent_ns / STARTING_SHARE).clamp(STARTING_NS, AGAIN_NS)
                     };
-                    state.ask_at_ns = Some(now_ns + again_ns);
+                    state.not_before_ns = now_ns + again_ns;
+                    state.ask_at_ns = Some(state.not_before_ns);
                     tracing::debug!("the structure of a database cannot be read yet: {error}");
                     let is_told = !state.answered && silent_ns < STARTING_MAX_NS;
                     if !is_told && !std::mem::replace(&mut state.warned, true) {
@@ -395,8 +405,9 @@ mod tests {
         assert!(ended.len() == 2 && ended.iter().all(|at| (before..monotonic_ns()).contains(at)));
     }
 
-    #[test]
-    fn a_server_that_starts_for_minutes_is_asked_again_soon() {
+    /// When a server that never answers was asked in five minutes, when that was warned of first,
+    /// and how often it was asked by its own count. `change` is what happens meanwhile.
+    fn ask_in_vain(change: impl Fn(&mut Catalogues, u64)) -> (Vec<u64>, Option<u64>, u32) {
         const STEP_NS: u64 = 100_000_000;
         let asked = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&asked);
@@ -408,6 +419,7 @@ mod tests {
         let (mut asked_at, mut warned_at) = (Vec::new(), None);
         for step in 1..=3000 {
             let now_ns = step * STEP_NS;
+            change(&mut catalogues, now_ns);
             assert!(catalogues.get(&place, now_ns).is_none());
             catalogues.handle_time(now_ns);
             while catalogues.states[&place].asked {
@@ -422,7 +434,24 @@ mod tests {
                 warned_at.get_or_insert(now_ns);
             }
         }
-        assert_eq!(asked.load(Ordering::Relaxed) as usize, asked_at.len());
+        (asked_at, warned_at, asked.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_asked_is_not_asked_more_often_because_of_changes() {
+        let (usual, ..) = ask_in_vain(|_, _| ());
+        let change = |catalogues: &mut Catalogues, now_ns| {
+            catalogues.handle_change(1, false, false, now_ns);
+            catalogues.refresh(1, now_ns);
+        };
+        let (asked_at, ..) = ask_in_vain(change);
+        assert!(asked_at.len() <= usual.len(), "{} times, {}", asked_at.len(), usual.len());
+    }
+
+    #[test]
+    fn a_server_that_starts_for_minutes_is_asked_again_soon() {
+        let (asked_at, warned_at, asked) = ask_in_vain(|_, _| ());
+        assert_eq!(asked as usize, asked_at.len());
         assert!(asked_at.len() < 450, "asked {} times", asked_at.len());
         let longest = asked_at.windows(2).map(|pair| pair[1] - pair[0]).max();
         assert!(longest <= Some(3_100_000_000), "{longest:?} between two");

@@ -5,6 +5,8 @@
 pub(crate) struct Client {
     /// Its process; 0: unknown.
     pub(crate) process: u32,
+    /// The server that it asks, by its first process; 0: unknown, which may be any.
+    pub(crate) server: u32,
     /// It was none of the server's when it first spoke on its connection. Of a process that has
     /// ended, nobody could tell any longer: a command of a timer, a dump.
     pub(crate) was_outside: bool,

@@ -160,6 +160,12 @@ impl Connections {
         own.map(|(&name, _)| name).collect()
     }
 
+    /// What the connections to this server use there.
+    pub(super) fn places_of(&self, server: Server) -> HashSet<Place> {
+        let places = self.connections.values().filter_map(|connection| connection.place.clone());
+        places.filter(|place| place.server == server).collect()
+    }
+
     /// Is there room for one more?
     pub(super) fn has_room(&self) -> bool {
         self.connections.len() < CONNECTIONS_MAX

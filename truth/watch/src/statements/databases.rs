@@ -20,6 +20,7 @@ use nicache_sql::{Access, Catalogue, Event, Execution, Reason, Target};
 use crate::databases::database::Database;
 use crate::databases::sql::Texts;
 use crate::processes::is_outside_namespace;
+use crate::statements::asked::Asked;
 use crate::statements::catalogues::{Catalogues, Source};
 use crate::statements::client::Client;
 use crate::statements::connections::{CONNECTIONS_MAX, Closed, Connection, Connections};
@@ -196,8 +197,8 @@ impl Databases {
             SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
             SqlStep::Closed => {
                 if let Some(connection) = self.connections.get(sql.connection) {
-                    let Client { process, was_outside, .. } = connection.client;
-                    let client = Client { process, was_outside, by_network: process == 0 };
+                    let (client, server) = (connection.client, connection.of.unwrap_or(0));
+                    let client = Client { server, by_network: client.process == 0, ..client };
                     self.journal.note_heard(event.time_ns, client);
                 }
                 self.askers.remove(&sql.connection);
@@ -260,11 +261,12 @@ impl Databases {
         let catalogue = self.catalogue_of(event, sql);
         let process = client;
         let by_network = matches!(sql.what, SqlStep::Received { by_network: true, .. });
-        let mut client = Client { process, was_outside: false, by_network };
+        let mut client = Client { process, by_network, ..Client::default() };
         let connection = self.connection(event, sql, process);
         if let Some(connection) = &connection {
             client.was_outside = connection.client.was_outside;
         }
+        client.server = self.server_of(sql.connection);
         self.journal.note_heard(event.time_ns, client);
         let connection = self.connections.get_mut(sql.connection);
         match connection {
@@ -379,7 +381,8 @@ impl Databases {
         }
     }
 
-    /// Is it the server that speaks on the connection? Then it uses that database.
+    /// Is it the server that speaks on the connection? Then it uses that database. Of a client
+    /// that asks through a network it is not known who that is, see [`Databases::note_asked`].
     fn note_use(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
         let known = self.connections.get(sql.connection);
         if known.is_some_and(|connection| connection.is_heard) {
@@ -392,7 +395,7 @@ impl Databases {
         };
         if let Some(server) = of
             && self.elsewhere.is_none()
-            && (client == 0
+            && (client == 0 && !matches!(sql.what, SqlStep::Received { by_network: true, .. })
                 || self.known.is_client_inside(client, server_netns)
                 || self.members.as_ref().is_some_and(|members| members.contains(client)))
         {
@@ -406,6 +409,21 @@ impl Databases {
         if let Some(connection) = self.connection(event, sql, client) {
             connection.is_heard = true;
             connection.client.was_outside = was_outside;
+        }
+    }
+
+    /// A request's programs have asked these through a network between the two moments: the server
+    /// uses them. The structure of what their connections use is asked for.
+    pub(crate) fn note_asked(&mut self, asked: &Asked, from_ns: u64, to_ns: u64) {
+        if self.elsewhere.is_some() {
+            return;
+        }
+        for server in asked.servers(self.journal.heard_by_network(from_ns, to_ns)) {
+            if self.used.insert(server) {
+                for place in self.connections.places_of(server) {
+                    self.catalogues.get(&place, to_ns);
+                }
+            }
         }
     }
 
@@ -715,6 +733,29 @@ mod tests {
     }
 
     /// `mysql -e` of a timer, or a dump, has ended when a reply is judged.
+    /// Of strangers' servers neither the structure is asked for nor what their functions may do.
+    #[test]
+    fn a_server_is_used_through_a_network_once_it_has_been_asked() {
+        let own = std::process::id();
+        let event = LookupEvent { tgid: own, incomplete: true, ..LookupEvent::blank(5) };
+        let what = SqlStep::Received { client: 0, by_network: true, certain: false, ahead: false };
+        let sql = SqlEvent { connection: 1, kind: &MySql, what, first: 0 };
+        let mut databases = Databases::new(HashSet::new(), 1);
+        databases.observe(&event, sql);
+        let server = databases.known.first_process(own, 1).unwrap();
+        assert!(databases.used.is_empty() && !databases.functions_may_write());
+        let mut others = Asked::default();
+        others.note(server + 1);
+        databases.note_asked(&others, 0, 9);
+        assert!(!databases.used.contains(&server));
+        let mut asked = Asked::default();
+        asked.note_anybody();
+        databases.note_asked(&asked, 6, 9);
+        assert!(!databases.used.contains(&server), "it was asked before");
+        databases.note_asked(&asked, 0, 9);
+        assert!(databases.used.contains(&server) && databases.functions_may_write());
+    }
+
     #[test]
     fn a_client_that_was_none_of_the_servers_is_known_as_such_when_it_has_ended() {
         let own = std::process::id();
@@ -742,14 +783,15 @@ mod tests {
                 databases.observe(&event, sql);
             };
             received(&mut databases);
-            let expected = Client { process, was_outside, by_network: false };
-            assert!(databases.has_written(0, 9, |client, _| client == expected));
-            assert!(databases.was_asked(0, 9, |client, _| client == expected));
+            let is_expected =
+                |client: Client, _| (client.process, client.was_outside) == (process, was_outside);
+            assert!(databases.has_written(0, 9, is_expected));
+            assert!(databases.was_asked(0, 9, is_expected));
             let _ = client.kill();
             let _ = client.wait();
             // One more statement of it, which was under way.
             received(&mut databases);
-            assert!(databases.was_asked(0, 9, |client, _| client == expected));
+            assert!(databases.was_asked(0, 9, is_expected));
         }
     }
 

@@ -126,9 +126,23 @@ impl Journal {
         to_ns: u64,
         mut is_of_request: impl FnMut(Client, u64) -> bool,
     ) -> bool {
+        let mut during = self.heard_during(from_ns, to_ns);
+        during.any(|&(time_ns, client)| is_of_request(client, time_ns))
+    }
+
+    /// Servers that received something through a network between the two moments.
+    pub(super) fn heard_by_network(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = Server> + '_ {
+        let during = self.heard_during(from_ns, to_ns);
+        during.filter(|(_, client)| client.by_network).map(|(_, client)| client.server)
+    }
+
+    fn heard_during(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &(u64, Client)> {
         let begin = self.heard.partition_point(|(time_ns, _)| *time_ns < from_ns);
-        let during = self.heard.range(begin..).take_while(|(time_ns, _)| *time_ns <= to_ns);
-        during.into_iter().any(|&(time_ns, client)| is_of_request(client, time_ns))
+        self.heard.range(begin..).take_while(move |(time_ns, _)| *time_ns <= to_ns)
     }
 
     /// Notes what is read at this moment.

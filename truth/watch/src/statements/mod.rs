@@ -1,5 +1,6 @@
 //! What is read from databases and changed in them, from the statements that their servers receive.
 
+pub(crate) mod asked;
 pub(crate) mod catalogues;
 pub(crate) mod client;
 pub(crate) mod connections;

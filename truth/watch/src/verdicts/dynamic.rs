@@ -30,6 +30,7 @@ use crate::resolve::resolver::Resolver;
 use crate::resolve::settled::{AtRest, UNDER_WAY_NS, is_within};
 use crate::resolve::survey::{Purpose, Selected, Survey, survey};
 use crate::resolve::unwatched;
+use crate::statements::asked::Asked;
 use crate::statements::client::Client;
 use crate::statements::databases::Databases;
 use crate::statements::journal::Server;
@@ -67,10 +68,12 @@ pub(crate) struct Seen<'a> {
     pub(crate) remotes: &'a [Arc<RemoteDatabase>],
     pub(crate) attribution: &'a Attribution,
     pub(crate) witness: &'a dyn Witness,
+    pub(crate) table: &'a RevisionTable,
 }
 
 /// Finds out what a dynamic reply depends on. `earlier`: what another reply to the same request
-/// did.
+/// did. `asked` gets the databases that its programs have asked through a network, also if the
+/// reply may not be kept.
 ///
 /// # Errors
 /// Why it may not be kept.
@@ -78,12 +81,12 @@ pub(crate) fn survey_dynamic(
     seen: Seen<'_>,
     request: &FillRequest<'_>,
     earlier: Option<&Record>,
-    table: &RevisionTable,
     resolver: &mut Resolver,
     peers: &mut Peers<'_>,
     at_rest: &mut AtRest,
+    asked: &mut Asked,
 ) -> Result<DynamicSources, RefusalReason> {
-    let Seen { history, databases, remotes, attribution, witness } = seen;
+    let Seen { history, databases, remotes, attribution, witness, table } = seen;
     let mut events: Vec<&LookupEvent> = history
         .since(request.forwarded_ns)
         .take_while(|event| event.time_ns <= request.finished_ns)
@@ -114,7 +117,7 @@ pub(crate) fn survey_dynamic(
     }
     let scratch = Scratch::find(&events);
     // A sending is told when its call has returned, which a thread beside it need not wait for.
-    let mut asked_by_network = history.since(to_ns).any(|event| match event.kind {
+    let is_late = history.since(to_ns).any(|event| match event.kind {
         EventKind::Sent(sent) => {
             event.time_ns > to_ns
                 && !matches!(sent.to, Peer::Local(_))
@@ -122,6 +125,9 @@ pub(crate) fn survey_dynamic(
         }
         _ => false,
     });
+    if is_late {
+        asked.note_anybody();
+    }
     let mut asked_database = false;
     let mut takers = Company::default();
     let mut asked_remotes = HashSet::new();
@@ -131,11 +137,26 @@ pub(crate) fn survey_dynamic(
                 let known = peers.check(event, sent)?;
                 match known {
                     Known::Application => {}
-                    Known::Database => asked_database = true,
+                    Known::Database(_) => asked_database = true,
                     Known::Remote(address) => drop(asked_remotes.insert(address)),
                 }
-                asked_by_network |=
-                    may_ask_by_network(event, sent, known, &mut takers, attribution, peers);
+                match known {
+                    Known::Database(server) if !matches!(sent.to, Peer::Local(_)) => {
+                        asked.note(server);
+                    }
+                    _ if may_ask_by_network(
+                        event,
+                        sent,
+                        known,
+                        &mut takers,
+                        attribution,
+                        peers,
+                    ) =>
+                    {
+                        asked.note_anybody();
+                    }
+                    _ => {}
+                }
             }
             EventKind::Unseen => {
                 tracing::debug!(
@@ -177,7 +198,7 @@ pub(crate) fn survey_dynamic(
     };
     let mut is_of_request = |client: Client, time_ns| {
         !others.as_ref().is_some_and(|others| others.has_statement(client.process, time_ns))
-            && (!client.by_network || asked_by_network)
+            && asked.may_be(client)
             && peers.may_be_server(client)
     };
     if databases.has_written(from_ns, to_ns, &mut is_of_request) {
@@ -215,7 +236,7 @@ fn may_ask_by_network(
         Peer::Local(process) if process == event.tgid || process == event.worker() => false,
         // A socket is of whoever began to listen: of PHP-FPM, the one that starts its processes.
         Peer::Local(process) => {
-            known != Known::Database && !takers.starts_or_takes(process, attribution)
+            !matches!(known, Known::Database(_)) && !takers.starts_or_takes(process, attribution)
         }
         Peer::Ipv4(..) | Peer::Other(_) => !peers.is_reply(event, sent),
     }
@@ -320,7 +341,7 @@ fn has_called(events: &[&LookupEvent], others: &Others<'_>, peers: &mut Peers<'_
     events.iter().any(|event| match event.kind {
         EventKind::Sent(sent) if sent.to != Peer::Local(event.tgid) => {
             others.is_call(event, sent)
-                && !matches!(peers.check(event, sent), Ok(Known::Database | Known::Remote(_)))
+                && !matches!(peers.check(event, sent), Ok(Known::Database(_) | Known::Remote(_)))
         }
         _ => false,
     })

@@ -62,6 +62,7 @@ use crate::resolve::openings::Openings;
 use crate::resolve::resolver::Resolver;
 use crate::resolve::settled::AtRest;
 use crate::resolve::survey::{Candidate, Purpose, Selected, select, survey};
+use crate::statements::asked::Asked;
 use crate::statements::databases::Databases;
 use crate::statements::remote::RemoteDatabase;
 use crate::verdicts::dynamic::{DynamicSources, Seen, may_be_decided, survey_dynamic};
@@ -201,7 +202,8 @@ impl Registrar {
     /// Follows the statements that these servers receive. Without, every database is a program that
     /// is not watched.
     pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
-        self.databases = Databases::new(processes.sockets(), self.table.server_netns());
+        self.databases =
+            Databases::new(processes.sockets().into_keys().collect(), self.table.server_netns());
         for (process, kind) in processes.servers() {
             self.databases.handle_started(process, kind, monotonic_ns(), self.table.clock());
         }
@@ -610,6 +612,7 @@ impl Registrar {
             remotes,
             attribution: &self.attribution,
             witness,
+            table: &self.table,
         };
         let is_alone = !self.files_only && self.older.is_none();
         may_be_decided(seen, request, &mut peers, is_alone)
@@ -755,12 +758,16 @@ impl Registrar {
             remotes,
             attribution: &self.attribution,
             witness,
+            table: &self.table,
         };
         // What somebody may have changed unseen is looked at each time.
         let earlier = request.previous.filter(|_| self.witness.sees_everybody());
         let earlier = earlier.and_then(|(number, _)| self.records.get(number));
-        let DynamicSources { looked, is_reused, reads, reads_changed } =
-            survey_dynamic(seen, request, earlier, &self.table, resolver, &mut peers, at_rest)?;
+        let mut asked = Asked::default();
+        let found =
+            survey_dynamic(seen, request, earlier, resolver, &mut peers, at_rest, &mut asked);
+        self.databases.note_asked(&asked, request.forwarded_ns, request.finished_ns);
+        let DynamicSources { looked, is_reused, reads, reads_changed } = found?;
         self.counters.reused += u64::from(is_reused);
         for &slot in &looked.sources {
             self.table.track(slot);
