@@ -86,7 +86,7 @@
 #define EVENT_SQL_SENT 10    /* the first bytes of a reply */
 #define EVENT_SQL_IDLE 11    /* what it received before, and may have changed something, is done */
 #define EVENT_SQL_CLOSED 12
-#define EVENT_DATABASE_GONE 13 /* ret = the process; dev = 1: it has crashed */
+#define EVENT_DATABASE_GONE 13 /* ret = the process; dev = the server's first, if it crashed */
 #define EVENT_DATABASE_STARTED 14 /* the same; dev = kind of server */
 
 /* Of a process of the server that takes requests: ino = inode of the connection's socket, dev = one

@@ -360,23 +360,28 @@ static __always_inline bool is_crash(int exit_code)
 /* The calling thread ends. */
 static __always_inline int observe_end(struct task_struct *task)
 {
-	__u32 tgid = task->tgid;
+	__u32 tgid = task->tgid, kind;
 	bool is_ours;
 
 	/* A process goes on without its first thread. */
 	if (task->signal->live.counter)
 		return 0;
 	is_ours = is_server(task);
-	if (database_kind(tgid)) {
+	kind = database_kind(tgid);
+	if (kind) {
 		/* What it had not finished is undone or done, and none of its connections will
 		 * tell.
 		 */
 		bool has_crashed = is_crash(task->exit_code);
+		__u32 first = server_of(kind);
 
+		/* One whose first process has ended before is told with that. */
+		if (!first || database_kind(first) != kind)
+			first = tgid;
 		if (is_at_work(tgid) || has_crashed)
 			change_slot(SLOT_DATABASES);
 		bpf_map_delete_elem(&databases, &tgid);
-		report_database(EVENT_DATABASE_GONE, tgid, has_crashed);
+		report_database(EVENT_DATABASE_GONE, tgid, has_crashed ? first : 0);
 	} else if (is_ours) {
 		observe_death(tgid, answers(tgid));
 	}

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -239,6 +240,37 @@ fn php_of_the_machine() {
             let before = stage.counter("purges_by_source");
             for _ in 0..8 {
                 Command::new("mariadbd").arg("--version").stdout(Stdio::null()).status().unwrap();
+                assert_eq!(stage.get("/row.php"), "new");
+            }
+            let purged = stage.counter("purges_by_source") - before;
+            println!("  {purged} purges");
+            purged <= 3
+        };
+        assert!(eventually(stays), "it is purged");
+    });
+    cases.run("another site's database crashes on the machine", || {
+        // Programs are databases by their names, and one of PostgreSQL's has a parent.
+        let fork = "my $child = fork; sleep 60 unless $child; kill 9, $child; wait;";
+        let named = |program: &str, name: &str| {
+            let path = stage.path(name);
+            symlink(format!("/usr/bin/{program}"), &path).unwrap();
+            path
+        };
+        let (single, family) = (named("sleep", "mariadbd"), named("perl", "postgres"));
+        let crash = |number: usize| {
+            if number % 2 == 0 {
+                let mut child = Command::new(&single).arg("60").spawn().unwrap();
+                child.kill().unwrap();
+                child.wait().unwrap();
+            } else {
+                assert!(Command::new(&family).args(["-e", fork]).status().unwrap().success());
+            }
+        };
+        let stays = || {
+            stage.warm("/row.php");
+            let before = stage.counter("purges_by_source");
+            for number in 0..8 {
+                crash(number);
                 assert_eq!(stage.get("/row.php"), "new");
             }
             let purged = stage.counter("purges_by_source") - before;

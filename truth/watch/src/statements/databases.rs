@@ -229,10 +229,11 @@ impl Databases {
         is_asker
     }
 
-    /// A process of a database server has crashed, and the server may begin anew: what it had in
-    /// memory alone is gone. Which server it was is not known.
-    pub(crate) fn handle_crash(&mut self, clock: Stamp) {
-        self.journal.forget_contents([], clock);
+    /// A process of this database server has crashed, and the server may begin anew: what it had in
+    /// memory alone is gone. The others run on.
+    pub(crate) fn handle_crash(&mut self, server: u32, clock: Stamp) {
+        let running = self.used.iter().copied().filter(|&running| running != server);
+        self.journal.forget_contents(running, clock);
     }
 
     /// A process of a database server has ended: whatever its connections were about to do is done,
@@ -830,9 +831,12 @@ mod tests {
         assert!(!has_changed(&databases, 7, 25));
         gone(&mut databases, 7, 40);
         assert!(has_changed(&databases, 7, 40) && !has_changed(&databases, 7, 41));
-        databases.used.insert(9);
-        databases.handle_crash(Stamp(50));
-        assert!(has_changed(&databases, 9, 50));
+        databases.used.extend([9, 10]);
+        databases.handle_crash(9, Stamp(50));
+        assert!(has_changed(&databases, 9, 50) && has_changed(&databases, 0, 50));
+        assert!(!has_changed(&databases, 10, 45), "it runs on");
+        databases.handle_crash(no_process, Stamp(60));
+        assert!(!has_changed(&databases, 9, 55) && !has_changed(&databases, 10, 45));
     }
 
     fn observe(

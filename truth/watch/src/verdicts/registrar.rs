@@ -347,8 +347,8 @@ impl Registrar {
                 }
                 EventKind::DatabaseGone { crashed } => {
                     databases.handle_gone(&event);
-                    if crashed {
-                        databases.handle_crash(event.clock);
+                    if let Some(server) = crashed {
+                        databases.handle_crash(server, event.clock);
                     }
                 }
                 EventKind::Request(request) => {

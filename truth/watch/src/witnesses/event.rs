@@ -39,8 +39,8 @@ pub enum EventKind {
     DatabaseStarted(&'static dyn Database),
     /// A database server, or one of its processes, has ended: process `ret`.
     DatabaseGone {
-        /// Not by itself.
-        crashed: bool,
+        /// The first process of the server, if this one has not ended by itself.
+        crashed: Option<u32>,
     },
     /// At this moment the server looked at what the witness does not see, or started a program that
     /// it cannot follow.
@@ -406,7 +406,10 @@ impl LookupEvent {
                         first,
                     })
                 }
-                13 => EventKind::DatabaseGone { crashed: u32_at(offset_of!(Head, dev))? != 0 },
+                13 => {
+                    let first = u32_at(offset_of!(Head, dev))?;
+                    EventKind::DatabaseGone { crashed: (first != 0).then_some(first) }
+                }
                 14 => EventKind::DatabaseStarted(kinds::by_number(u32_at(offset_of!(Head, dev))?)?),
                 32 => EventKind::Unseen,
                 33 => EventKind::Started,
