@@ -72,6 +72,7 @@ struct bytes_report {
 BYTES_EVENT(bytes_tiny, 64)
 BYTES_EVENT(bytes_small, 512)
 BYTES_EVENT(bytes_medium, 4096)
+BYTES_EVENT(bytes_page, 8192) /* what PostgreSQL reads at once */
 BYTES_EVENT(bytes_large, 32768)
 
 #endif

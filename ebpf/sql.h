@@ -655,6 +655,9 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 			report.prefix_len = 0;
 		}
 	}
+	/* Of one that is longer than what is told nobody uses the beginning. */
+	if (len > 32768)
+		len = 0;
 	report.bytes = bytes;
 	report.len = len;
 	report.flags = flags | (may == SQL_QUESTION ? FLAG_CERTAIN : 0);
@@ -664,6 +667,8 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		lost = report_bytes_small(&report);
 	else if (len <= 4096)
 		lost = report_bytes_medium(&report);
+	else if (len <= 8192)
+		lost = report_bytes_page(&report);
 	else
 		lost = report_bytes_large(&report);
 	if (connection) {

@@ -249,6 +249,25 @@ fn a_connection_of_postgresql_that_its_client_has_ended_takes_no_place() {
     assert!(!database.is_certain(BEGIN), "it is known for the one from before");
 }
 
+/// PostgreSQL reads what an import sends by 8 KB. The ring has room for a moment of that, until the
+/// watcher comes.
+#[test]
+fn the_ring_has_room_for_an_import() {
+    let mut database = Postgres::start();
+    let message = [b'd'; 8192];
+    let fits = (0..5).any(|_| {
+        database.ring.drain(|_| ());
+        let before = database.table.lost();
+        for _ in 0..500 {
+            database.stream.write_all(&message).unwrap();
+            database.stream.read_exact(&mut [0]).unwrap();
+        }
+        // Those of other tests' databases are there, too.
+        database.table.lost() == before
+    });
+    assert!(fits, "events are lost");
+}
+
 /// Reads by a call of 32-bit programs.
 const COMPAT: &str = r#"
 import ctypes, mmap, os, struct
