@@ -540,7 +540,9 @@ fn serving(
     bypass: bool,
     begin: impl FnOnce(&Child) -> Result<()>,
 ) -> Result<State> {
-    link.connect(card.channel.try_clone()?, card.pid(), || {
+    // What may fail comes before the older one yields.
+    let (channel, process) = (card.channel.try_clone()?, card.as_fd().try_clone_to_owned()?);
+    link.connect(channel, card.pid(), || {
         begin(&card)?;
         let on = link.bypass();
         if on == bypass {
@@ -549,7 +551,7 @@ fn serving(
         // It has become another while this card started. Nobody waits for the answer.
         send_message(&card.channel, &ToCard::Ask { id: 0, question: Question::Bypass { on } }, &[])
     })?;
-    let watchdog = Watchdog::start(Arc::clone(link), card.as_fd().try_clone_to_owned()?)?;
+    let watchdog = Watchdog::start(Arc::clone(link), process)?;
     Ok(State::Serving { card, since: Instant::now(), watchdog })
 }
 
