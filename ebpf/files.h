@@ -68,6 +68,12 @@ static __always_inline __u32 peer_process(struct transfer *transfer)
 	return peer ? FIELD(struct pid, peer, numbers[0].nr) : 0;
 }
 
+/* The port at the other end. */
+static __always_inline __u32 peer_port(struct transfer *transfer)
+{
+	return __builtin_bswap16(FIELD(struct sock, transfer->sk, __sk_common.skc_dport));
+}
+
 /* Is the descriptor a socket? Tells which. */
 static __always_inline bool is_by_socket(int fd, struct transfer *transfer)
 {

@@ -118,15 +118,6 @@ static __always_inline __u32 database_kind(__u32 tgid)
 	return kind ? *kind & ~DATABASE_AT_WORK : 0;
 }
 
-/* What a 32-bit server receives is not seen: it is a stranger. And what was asked of it when that
- * was not known yet, nobody knows.
- */
-static __always_inline void forget_compat_database(__u32 tgid)
-{
-	if (may_be_database(tgid) && !bpf_map_delete_elem(&databases, &tgid))
-		change_slot(SLOT_DATABASES);
-}
-
 /* The same for the calling process, which has this connection, if it is known. */
 static __always_inline __u32 kind_by_connection(struct task_struct *task,
 						struct sql_connection *connection)
@@ -643,7 +634,7 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 	if (connection)
 		connection->replied = 0;
 	report.ino = ino;
-	report.dir_dev = peer_process(transfer);
+	report.dir_dev = is_inet(transfer) ? peer_port(transfer) : peer_process(transfer);
 	if (connection && connection->has_header) {
 		report.prefix[0] = connection->header;
 		report.prefix_len = 4;
@@ -820,6 +811,30 @@ __noinline int report_database(__u64 kind, __u32 tgid, __u32 database)
 	head->dev = database;
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+/* The first process of a database server, of which this one is a process as well. One whose first
+ * process has ended is its own: that end was told before.
+ */
+static __always_inline __u32 first_process_of(__u32 tgid, __u32 kind)
+{
+	__u32 first = server_of(kind);
+
+	return first && database_kind(first) == kind ? first : tgid;
+}
+
+/* What a 32-bit server receives is not seen: it is a stranger. And what was asked of it when that
+ * was not known yet, nobody knows.
+ */
+static __always_inline void forget_compat_database(__u32 tgid)
+{
+	__u32 kind = may_be_database(tgid) ? database_kind(tgid) : 0;
+
+	if (!kind || bpf_map_delete_elem(&databases, &tgid))
+		return;
+	change_slot(SLOT_DATABASES);
+	/* What it does from now on nobody sees: to its pages, it is one that has crashed. */
+	report_database(EVENT_DATABASE_GONE, tgid, first_process_of(tgid, kind));
 }
 
 static __always_inline void add_database(__u32 tgid, __u32 kind)

@@ -373,11 +373,8 @@ static __always_inline int observe_end(struct task_struct *task)
 		 * tell.
 		 */
 		bool has_crashed = is_crash(task->exit_code);
-		__u32 first = server_of(kind);
+		__u32 first = first_process_of(tgid, kind);
 
-		/* One whose first process has ended before is told with that. */
-		if (!first || database_kind(first) != kind)
-			first = tgid;
 		if (is_at_work(tgid) || has_crashed)
 			change_slot(SLOT_DATABASES);
 		bpf_map_delete_elem(&databases, &tgid);

@@ -116,29 +116,30 @@ pub(crate) struct Listeners {
     reads: u32,
 }
 
+/// Processes that may take the connections of a place.
+#[derive(Debug, Default)]
+struct Found {
+    /// They have all of its sockets between them.
+    owners: Vec<u32>,
+    /// Others that have one, too. Only when they have just been looked for.
+    others: Vec<u32>,
+}
+
 /// Who may take the connections of a place, as it was found last.
 #[derive(Debug)]
 struct Holders {
     /// All sockets that may.
     sockets: Vec<u64>,
-    /// All processes of the network that have one of them, each with one that it has.
+    /// Processes that have them between them, the oldest ones: workers come and go. All others that
+    /// had one when they were looked for were of the same kind.
     owners: Vec<Owner>,
 }
 
 impl Holders {
-    /// Are these the sockets, and does somebody who was found still have each of them?
+    /// Are these the sockets, and does each process still have its own?
     fn are_there(&self, sockets: &[u64]) -> bool {
-        let mut missing = sockets.to_vec();
-        if self.sockets != sockets {
-            return false;
-        }
-        for owner in &self.owners {
-            if missing.contains(&owner.socket) {
-                let held = sockets_of(owner.process);
-                missing.retain(|socket| !held.contains(socket));
-            }
-        }
-        missing.is_empty()
+        self.sockets == sockets
+            && self.owners.iter().all(|owner| sockets_of(owner.process).contains(&owner.socket))
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -168,42 +169,62 @@ impl Listeners {
     fn sockets_at(&mut self, insider: u32, place: Place, now_ns: u64) -> Vec<u64> {
         let known = self.listening.get(&place.network);
         if known.is_none_or(|listening| now_ns >= listening.until_ns) {
-            #[cfg(test)]
-            {
-                self.reads += 1;
-            }
-            if self.listening.len() >= LISTENERS_MAX {
-                self.listening = HashMap::new();
-            }
-            let sockets = sockets_that_listen(&format!("/proc/{insider}/net"));
-            let until_ns = now_ns + STRANGER_NS;
-            self.listening.insert(place.network, Listening { sockets, until_ns });
+            self.read_tables(insider, place.network, now_ns);
         }
         at(&self.listening[&place.network].sockets, place.address, place.port)
     }
 
-    /// All processes of the network that may take the connections of this place by these sockets.
-    /// None: it is not certain who does.
-    fn holders(&mut self, place: Place, sockets: Vec<u64>, now_ns: u64) -> Vec<u32> {
+    fn read_tables(&mut self, insider: u32, network: u64, now_ns: u64) {
+        #[cfg(test)]
+        {
+            self.reads += 1;
+        }
+        if self.listening.len() >= LISTENERS_MAX {
+            self.listening = HashMap::new();
+        }
+        let sockets = sockets_that_listen(&format!("/proc/{insider}/net"));
+        let until_ns = now_ns + STRANGER_NS;
+        self.listening.insert(network, Listening { sockets, until_ns });
+    }
+
+    /// Processes of the network that may take the connections of this place; no owners: it is not
+    /// certain who does. `None`: nobody listens there.
+    fn holders(&mut self, insider: u32, place: Place, now_ns: u64) -> Option<Found> {
+        let sockets = self.sockets_at(insider, place, now_ns);
         if let Some(holders) = self.holders.get(&place)
             && holders.are_there(&sockets)
         {
-            return holders.processes();
+            return Some(Found { owners: holders.processes(), others: Vec::new() });
+        }
+        if sockets.is_empty() {
+            return None;
         }
         if self.strangers.get(&place).is_some_and(|until_ns| now_ns < *until_ns) {
-            return Vec::new();
+            return Some(Found::default());
         }
-        let found = Self::find(place.network, sockets);
+        let mut found = Self::find(place.network, sockets);
+        if found.is_none() {
+            // One of the sockets may be closed: a worker that has ended had it for itself.
+            self.read_tables(insider, place.network, now_ns);
+            let sockets = self.sockets_at(insider, place, now_ns);
+            found = (!sockets.is_empty()).then(|| Self::find(place.network, sockets)).flatten();
+        }
         if self.holders.len() + self.strangers.len() >= LISTENERS_MAX {
             (self.holders, self.strangers) = (HashMap::new(), HashMap::new());
         }
-        let Some(found) = found else {
-            self.strangers.insert(place, now_ns + STRANGER_NS);
-            return Vec::new();
+        let Some((holders, others)) = found else {
+            self.take_for_strangers(place, now_ns);
+            return Some(Found::default());
         };
-        let processes = found.processes();
-        self.holders.insert(place, found);
-        processes
+        let owners = holders.processes();
+        self.holders.insert(place, holders);
+        Some(Found { owners, others })
+    }
+
+    /// It is not certain who listens there.
+    fn take_for_strangers(&mut self, place: Place, now_ns: u64) {
+        self.holders.remove(&place);
+        self.strangers.insert(place, now_ns + STRANGER_NS);
     }
 
     /// Who listens behind a shared port, by what was found last.
@@ -233,18 +254,23 @@ impl Listeners {
         self.holders.contains_key(&place)
     }
 
-    /// `None`: nobody of the network has one of these sockets, so somebody elsewhere has it.
-    fn find(network: u64, sockets: Vec<u64>) -> Option<Holders> {
-        let (mut owners, mut missing) = (Vec::new(), sockets.clone());
+    /// Who has these sockets, and who else does. `None`: nobody of the network has one of them, so
+    /// somebody elsewhere has it.
+    fn find(network: u64, sockets: Vec<u64>) -> Option<(Holders, Vec<u32>)> {
+        let (mut owners, mut others, mut missing) = (Vec::new(), Vec::new(), sockets.clone());
         for process in processes().filter(|&process| network_of(process) == Some(network)) {
             let held = sockets_of(process);
-            let mut ours = sockets.iter().filter(|socket| held.contains(socket));
-            let Some(&first) = ours.next() else { continue };
-            let socket = *missing.iter().find(|socket| held.contains(socket)).unwrap_or(&first);
-            owners.push(Owner { process, socket });
+            if !sockets.iter().any(|socket| held.contains(socket)) {
+                continue;
+            }
+            let own = missing.iter().find(|socket| held.contains(socket));
+            match own {
+                Some(&socket) => owners.push(Owner { process, socket }),
+                None => others.push(process),
+            }
             missing.retain(|socket| !held.contains(socket));
         }
-        missing.is_empty().then_some(Holders { sockets, owners })
+        missing.is_empty().then_some((Holders { sockets, owners }, others))
     }
 }
 
@@ -343,7 +369,7 @@ fn names_of(process: u32, exe: &Path) -> Option<[String; 3]> {
 }
 
 /// What a process is to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     /// Part of the application.
     Application,
@@ -463,22 +489,28 @@ impl<'a> Peers<'a> {
         if place.network == 0 {
             return None;
         }
-        let sockets = self.listeners.sockets_at(worker, place, now_ns);
-        if sockets.is_empty() {
-            return None;
+        let Found { owners, others } = self.listeners.holders(worker, place, now_ns)?;
+        let kinds: HashSet<Kind> = owners.iter().map(|&process| self.kind(process)).collect();
+        let mut kind = kinds.iter().next().copied().filter(|_| kinds.len() == 1);
+        // One that has ended meanwhile takes nothing.
+        let is_other = |peers: &mut Self, process| {
+            Some(peers.kind(process)) != kind && network_of(process).is_some()
+        };
+        if kind.is_some() && others.into_iter().any(|process| is_other(self, process)) {
+            kind = None;
         }
-        let holders = self.listeners.holders(place, sockets, now_ns);
-        let kinds: Vec<Kind> = holders.iter().map(|&process| self.kind(process)).collect();
-        let all = |is_so: fn(&Kind) -> bool| !kinds.is_empty() && kinds.iter().all(is_so);
-        if all(|kind| *kind == Kind::Application) {
-            Some(Known::Application)
-        } else if all(|kind| *kind == Kind::Database) {
-            Some(Known::Database(server_of(&holders)))
-        } else if let Some(server) = self.database_at(worker, place) {
-            Some(Known::Database(server))
-        } else {
-            self.is_shared(worker, place, now_ns).then_some(Known::Application)
+        match kind {
+            Some(Kind::Application) => return Some(Known::Application),
+            Some(Kind::Database) => return Some(Known::Database(server_of(&owners))),
+            _ => {}
         }
+        if !owners.is_empty() {
+            self.listeners.take_for_strangers(place, now_ns);
+        }
+        if let Some(server) = self.database_at(worker, place) {
+            return Some(Known::Database(server));
+        }
+        self.is_shared(worker, place, now_ns).then_some(Known::Application)
     }
 
     /// The network that a process is in; 0: it is gone.
@@ -487,8 +519,8 @@ impl<'a> Peers<'a> {
     }
 
     /// The database server whose statements are seen, if nobody else listens at this place of the
-    /// process's network, or at the same port of this machine's, to which a port may be shared. 0:
-    /// one of several.
+    /// process's network. 0: one of several, or one at the same port of this machine's, to which a
+    /// port may be shared.
     fn database_at(&self, process: u32, place: Place) -> Option<Server> {
         let sockets = self.databases.as_ref()?.sockets();
         let databases = |listeners: &[u64]| -> Option<Server> {
@@ -507,7 +539,8 @@ impl<'a> Peers<'a> {
         let own = parent_sockets();
         let is_shared = !inside.is_empty() && inside.iter().all(|inode| own.contains(inode));
         let outside = || there("/proc/self/net", Some(Ipv4Addr::LOCALHOST));
-        is_shared.then(outside).and_then(|outside| databases(&outside))
+        // Who is asked there is another client.
+        is_shared.then(outside).and_then(|outside| databases(&outside)).map(|_| 0)
     }
 
     /// Is it a port that is shared (`--share`), behind which nobody but programs of the server
@@ -608,7 +641,8 @@ mod tests {
         Sent { to, connection: 1, port: 0, ends_request: false }
     }
 
-    /// A program of this name that listens at port 80 of an address until it reads a line.
+    /// A program of this name that listens at port 80 of an address, with one worker that has the
+    /// socket, too. By each line that it reads, first the worker ends, then it closes the socket.
     struct Program(Child);
 
     impl Program {
@@ -617,7 +651,11 @@ mod tests {
                 my $socket = IO::Socket::INET->new(
                     Listen => 1, LocalAddr => qq($address:80), ReusePort => 1) or die;
                 $0 = $name;
-                print qq(listens\\n); <STDIN>; close $socket; print qq(closed\\n); <STDIN>;";
+                pipe(my $ended, my $alive);
+                my $worker = fork;
+                if (!$worker) { close $alive; <$ended>; exit }
+                print qq(listens\\n); <STDIN>; close $alive; waitpid $worker, 0;
+                print qq(is alone\\n); <STDIN>; close $socket; print qq(closed\\n); <STDIN>;";
             let mut perl = Command::new("perl");
             perl.args(["-e", LISTEN, name, address]);
             perl.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -631,6 +669,11 @@ mod tests {
             let mut said = vec![0; line.len()];
             self.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
             assert_eq!(said, line.as_bytes());
+        }
+
+        fn end_worker(&mut self) {
+            self.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            self.says("is alone\n");
         }
 
         fn stop_listening(&mut self) {
@@ -656,7 +699,7 @@ mod tests {
     #[test]
     fn programs_that_listen_at_one_number() {
         let Some(network) = network() else { return };
-        let application = Program::start(&network, "worker", "127.0.0.1");
+        let mut application = Program::start(&network, "worker", "127.0.0.1");
         let event = LookupEvent { tgid: application.0.id(), ..LookupEvent::blank(0) };
         let ask = |listeners: &mut Listeners, now_ns, last| {
             let event = LookupEvent { time_ns: now_ns, ..event.clone() };
@@ -668,6 +711,9 @@ mod tests {
         let mut listeners = Listeners::default();
         assert_eq!(ask(&mut listeners, 0, 1), (true, true));
         assert_eq!(ask(&mut listeners, 0, 2), (false, true));
+        // Workers come and go.
+        application.end_worker();
+        assert_eq!(ask(&mut listeners, 0, 1), (true, true));
         let store = Program::start(&network, "redis-server", "127.0.0.2");
         let mut now_ns = 0;
         let mut ask = |last| {
@@ -734,6 +780,7 @@ mod tests {
         assert!(!peers.is_reply(&later, Sent { port: 1001, ..reply }));
         assert_eq!(peers.listeners.reads, reads + 1);
         // Nobody is there any longer.
+        program.end_worker();
         program.stop_listening();
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))).is_err());

@@ -239,17 +239,22 @@ impl Catalogues {
         self.states.retain(|place, _| place.server != server);
     }
 
-    /// Takes answers, and asks where it is time to.
-    pub(crate) fn handle_time(&mut self, now_ns: u64) {
-        self.take_answers(now_ns);
+    /// Takes answers, and asks where it is time to. `is_used`: does any connection use the place?
+    pub(crate) fn handle_time(&mut self, now_ns: u64, is_used: impl Fn(&Place) -> bool) {
+        self.take_answers(now_ns, is_used);
         self.ask(now_ns);
     }
 
-    fn take_answers(&mut self, now_ns: u64) {
+    fn take_answers(&mut self, now_ns: u64, is_used: impl Fn(&Place) -> bool) {
         while let Ok(answer) = self.answers.try_recv() {
             let Some(state) = self.states.get_mut(&answer.place) else { continue };
             state.asked = false;
             match answer.outcome {
+                // A database that does not exist, or no longer. What is kept of it depends on the
+                // statement that dropped it; who connects to it has it asked about again.
+                Err(_) if answer.place.database.is_some() && !is_used(&answer.place) => {
+                    self.states.remove(&answer.place);
+                }
                 Ok(_) if state.generation != answer.generation => {}
                 Ok(catalogue) => {
                     tracing::debug!(place = ?answer.place, "the structure of a database is known");
@@ -421,11 +426,11 @@ mod tests {
             let now_ns = step * STEP_NS;
             change(&mut catalogues, now_ns);
             assert!(catalogues.get(&place, now_ns).is_none());
-            catalogues.handle_time(now_ns);
+            catalogues.handle_time(now_ns, |_| true);
             while catalogues.states[&place].asked {
                 std::thread::yield_now();
                 let before = catalogues.states[&place].asked;
-                catalogues.take_answers(now_ns);
+                catalogues.take_answers(now_ns, |_| true);
                 if before && !catalogues.states[&place].asked {
                     asked_at.push(now_ns);
                 }
@@ -435,6 +440,26 @@ mod tests {
             }
         }
         (asked_at, warned_at, asked.load(Ordering::Relaxed))
+    }
+
+    /// A health check with a wrong name, or one that was dropped: the others of the server are
+    /// known nevertheless.
+    #[test]
+    fn a_database_that_nobody_uses_and_that_cannot_be_asked_is_forgotten() {
+        let mut catalogues =
+            Catalogues::elsewhere(Arc::new(|_| Err(io::Error::other("it does not exist"))));
+        let place = Place { server: 1, kind: &Postgres, database: Some("health".into()) };
+        for is_used in [true, false] {
+            assert!(catalogues.get(&place, 1).is_none());
+            while catalogues.states.get(&place).is_some_and(|state| !state.asked) {
+                catalogues.handle_time(u64::MAX / 2, |_| is_used);
+            }
+            while catalogues.states.get(&place).is_some_and(|state| state.asked) {
+                std::thread::yield_now();
+                catalogues.take_answers(1, |_| is_used);
+            }
+            assert_eq!(catalogues.states.contains_key(&place), is_used);
+        }
     }
 
     #[test]

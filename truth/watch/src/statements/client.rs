@@ -10,6 +10,7 @@ pub(crate) struct Client {
     /// It was none of the server's when it first spoke on its connection. Of a process that has
     /// ended, nobody could tell any longer: a command of a timer, a dump.
     pub(crate) was_outside: bool,
-    /// It asks through a network (TCP): whoever it is has sent something to a database by one.
-    pub(crate) by_network: bool,
+    /// It asks through a network (TCP), from this port (0: unknown): whoever it is has sent
+    /// something to a database by one.
+    pub(crate) by_network: Option<u16>,
 }

@@ -166,6 +166,11 @@ impl Connections {
         places.filter(|place| place.server == server).collect()
     }
 
+    /// Does one of them use this?
+    pub(super) fn use_place(&self, place: &Place) -> bool {
+        self.connections.values().any(|connection| connection.place.as_ref() == Some(place))
+    }
+
     /// Is there room for one more?
     pub(super) fn has_room(&self) -> bool {
         self.connections.len() < CONNECTIONS_MAX

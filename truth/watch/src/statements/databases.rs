@@ -198,7 +198,8 @@ impl Databases {
             SqlStep::Closed => {
                 if let Some(connection) = self.connections.get(sql.connection) {
                     let (client, server) = (connection.client, connection.of.unwrap_or(0));
-                    let client = Client { server, by_network: client.process == 0, ..client };
+                    let by_network = (client.process == 0).then_some(0);
+                    let client = Client { server, by_network, ..client };
                     self.journal.note_heard(event.time_ns, client);
                 }
                 self.askers.remove(&sql.connection);
@@ -261,7 +262,10 @@ impl Databases {
         let mut texts = std::mem::take(&mut self.texts);
         let catalogue = self.catalogue_of(event, sql);
         let process = client;
-        let by_network = matches!(sql.what, SqlStep::Received { by_network: true, .. });
+        let by_network = match sql.what {
+            SqlStep::Received { by_network, .. } => by_network,
+            _ => None,
+        };
         let mut client = Client { process, by_network, ..Client::default() };
         let connection = self.connection(event, sql, process);
         if let Some(connection) = &connection {
@@ -396,7 +400,7 @@ impl Databases {
         };
         if let Some(server) = of
             && self.elsewhere.is_none()
-            && (client == 0 && !matches!(sql.what, SqlStep::Received { by_network: true, .. })
+            && (client == 0 && !matches!(sql.what, SqlStep::Received { by_network: Some(_), .. })
                 || self.known.is_client_inside(client, server_netns)
                 || self.members.as_ref().is_some_and(|members| members.contains(client)))
         {
@@ -419,13 +423,22 @@ impl Databases {
         if self.elsewhere.is_some() {
             return;
         }
-        for server in asked.servers(self.journal.heard_by_network(from_ns, to_ns)) {
+        for server in asked.servers(self.heard_by_network(from_ns, to_ns)) {
             if self.used.insert(server) {
                 for place in self.connections.places_of(server) {
                     self.catalogues.get(&place, to_ns);
                 }
             }
         }
+    }
+
+    /// Clients of whom something was received through a network between the two moments.
+    pub(crate) fn heard_by_network(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = Client> + '_ {
+        self.journal.heard_by_network(from_ns, to_ns)
     }
 
     /// Whose connection it is, whether or not it is known which of its databases it uses.
@@ -541,7 +554,8 @@ impl Databases {
 
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
     pub(crate) fn handle_time(&mut self, now_ns: u64) {
-        self.catalogues.handle_time(now_ns);
+        let connections = &self.connections;
+        self.catalogues.handle_time(now_ns, |place| connections.use_place(place));
         // What was kept before is to be looked at again.
         self.unseen_change |= self.catalogues.take_hidden_writers();
     }
@@ -720,7 +734,7 @@ mod tests {
         databases.used.insert(7);
         let event = |tgid: u32| LookupEvent { tgid, incomplete: true, ..LookupEvent::blank(5) };
         let what =
-            SqlStep::Received { client: u32::MAX, by_network: false, certain: false, ahead: false };
+            SqlStep::Received { client: u32::MAX, by_network: None, certain: false, ahead: false };
         let sql = |connection| SqlEvent { connection, kind: &Postgres, what, first: 0 };
         let own = std::process::id();
         databases.observe(&event(own), sql(1));
@@ -739,14 +753,15 @@ mod tests {
     fn a_server_is_used_through_a_network_once_it_has_been_asked() {
         let own = std::process::id();
         let event = LookupEvent { tgid: own, incomplete: true, ..LookupEvent::blank(5) };
-        let what = SqlStep::Received { client: 0, by_network: true, certain: false, ahead: false };
+        let what =
+            SqlStep::Received { client: 0, by_network: Some(4000), certain: false, ahead: false };
         let sql = SqlEvent { connection: 1, kind: &MySql, what, first: 0 };
         let mut databases = Databases::new(HashSet::new(), 1);
         databases.observe(&event, sql);
         let server = databases.known.first_process(own, 1).unwrap();
         assert!(databases.used.is_empty() && !databases.functions_may_write());
         let mut others = Asked::default();
-        others.note(server + 1);
+        others.note(4000, server + 1);
         databases.note_asked(&others, 0, 9);
         assert!(!databases.used.contains(&server));
         let mut asked = Asked::default();
@@ -776,7 +791,7 @@ mod tests {
                 let event = LookupEvent { tgid: own, incomplete: true, ..LookupEvent::blank(5) };
                 let what = SqlStep::Received {
                     client: process,
-                    by_network: false,
+                    by_network: None,
                     certain: false,
                     ahead: false,
                 };
@@ -856,7 +871,7 @@ mod tests {
     }
 
     fn received(certain: bool) -> SqlStep {
-        SqlStep::Received { client: 0, by_network: false, certain, ahead: false }
+        SqlStep::Received { client: 0, by_network: None, certain, ahead: false }
     }
 
     /// The connection is none of the sockets of the process that is said to be the server.

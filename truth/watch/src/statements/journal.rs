@@ -130,14 +130,14 @@ impl Journal {
         during.any(|&(time_ns, client)| is_of_request(client, time_ns))
     }
 
-    /// Servers that received something through a network between the two moments.
+    /// Clients of whom something was received through a network between the two moments.
     pub(super) fn heard_by_network(
         &self,
         from_ns: u64,
         to_ns: u64,
-    ) -> impl Iterator<Item = Server> + '_ {
-        let during = self.heard_during(from_ns, to_ns);
-        during.filter(|(_, client)| client.by_network).map(|(_, client)| client.server)
+    ) -> impl Iterator<Item = Client> + '_ {
+        let clients = self.heard_during(from_ns, to_ns).map(|&(_, client)| client);
+        clients.filter(|client| client.by_network.is_some())
     }
 
     fn heard_during(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &(u64, Client)> {

@@ -71,7 +71,8 @@ impl KnownProcesses {
 
     /// A database server's process has ended.
     pub(crate) fn forget_server(&mut self, process: u32) {
-        self.servers.remove(&process);
+        // One that was started by it, and stays, is its own first process from now on.
+        self.servers.retain(|&known, server| known != process && server.first != Some(process));
     }
 
     /// Ends may have gone unseen.

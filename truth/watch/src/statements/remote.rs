@@ -216,7 +216,7 @@ impl Follower for RemoteDatabase {
         state.databases.begin_anew(now, clock);
         for &connection in busy {
             let what =
-                SqlStep::Received { client: 0, by_network: false, certain: false, ahead: false };
+                SqlStep::Received { client: 0, by_network: None, certain: false, ahead: false };
             let sql = SqlEvent { connection, kind: self.kind, what, first: 0 };
             state.databases.hold(&LookupEvent::elsewhere(now, clock, sql, &[]), sql);
         }
@@ -232,7 +232,7 @@ impl Follower for RemoteDatabase {
                 self.observe(
                     &mut state,
                     connection,
-                    SqlStep::Received { client: 0, by_network: false, certain, ahead },
+                    SqlStep::Received { client: 0, by_network: None, certain, ahead },
                     &bytes,
                 );
             }

@@ -117,16 +117,16 @@ pub(crate) fn survey_dynamic(
     }
     let scratch = Scratch::find(&events);
     // A sending is told when its call has returned, which a thread beside it need not wait for.
-    let is_late = history.since(to_ns).any(|event| match event.kind {
-        EventKind::Sent(sent) => {
-            event.time_ns > to_ns
-                && !matches!(sent.to, Peer::Local(_))
-                && !peers.is_reply(event, sent)
+    for event in history.since(to_ns).filter(|event| event.time_ns > to_ns) {
+        if let EventKind::Sent(sent) = event.kind
+            && !matches!(sent.to, Peer::Local(_))
+            && !peers.is_reply(event, sent)
+        {
+            match peers.check(event, sent) {
+                Ok(Known::Database(server)) => asked.note_late(server),
+                _ => asked.note_late(0),
+            }
         }
-        _ => false,
-    });
-    if is_late {
-        asked.note_anybody();
     }
     let mut asked_database = false;
     let mut takers = Company::default();
@@ -142,7 +142,7 @@ pub(crate) fn survey_dynamic(
                 }
                 match known {
                     Known::Database(server) if !matches!(sent.to, Peer::Local(_)) => {
-                        asked.note(server);
+                        asked.note(sent.port, server);
                     }
                     _ if may_ask_by_network(
                         event,
@@ -171,6 +171,7 @@ pub(crate) fn survey_dynamic(
             _ => {}
         }
     }
+    asked.compare(databases.heard_by_network(from_ns, to_ns));
     let lookups: Vec<&LookupEvent> = events
         .into_iter()
         .filter(|event| matches!(event.kind, EventKind::Lookup | EventKind::Readdir))
@@ -290,7 +291,7 @@ pub(crate) fn may_be_decided(
     let mut is_of_request = |client: Client, time_ns| {
         !others.as_ref().is_some_and(|others| others.has_statement(client.process, time_ns))
             // Who asks through a network has sent something by one: see above.
-            && !client.by_network
+            && client.by_network.is_none()
             && may_serve(client.process)
             && peers.may_be_server(client)
     };

@@ -34,6 +34,7 @@ pub(super) fn renew_lease(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::process::Command;
 
     use nicache_clock::monotonic_ns;
@@ -52,6 +53,10 @@ mod tests {
             let awake_ns = monotonic_ns();
             assert!(table.lease_holds(boottime_ns()));
             assert!(table.lease_holds(awake_ns + SUSPENDED_S * 1_000_000_000));
+            return;
+        }
+        if !Path::new("/proc/self/ns/time").exists() {
+            eprintln!("not tried: this kernel has no time namespaces");
             return;
         }
         let inside = Command::new("unshare")

@@ -71,8 +71,9 @@ pub enum SqlStep {
     Received {
         /// Process of the client, in the initial PID namespace; 0: unknown.
         client: u32,
-        /// The client asks through a network (TCP), which does not tell its process.
-        by_network: bool,
+        /// The client asks through a network (TCP), which does not tell its process, from this
+        /// port; 0: unknown.
+        by_network: Option<u16>,
         /// Whoever saw them first was certain that they change nothing.
         certain: bool,
         /// What was received before may not be done yet.
@@ -387,12 +388,16 @@ impl LookupEvent {
                 8 => EventKind::Moved,
                 kind @ 9..=12 => {
                     let what = match kind {
-                        9 => SqlStep::Received {
-                            client: u32_at(offset_of!(Head, dir_dev))?,
-                            by_network: flags & FLAG_NETWORK != 0,
-                            certain: flags & FLAG_CERTAIN != 0,
-                            ahead: false,
-                        },
+                        9 => {
+                            let peer = u32_at(offset_of!(Head, dir_dev))?;
+                            let by_network = flags & FLAG_NETWORK != 0;
+                            SqlStep::Received {
+                                client: if by_network { 0 } else { peer },
+                                by_network: by_network.then_some(peer as u16),
+                                certain: flags & FLAG_CERTAIN != 0,
+                                ahead: false,
+                            }
+                        }
                         10 => SqlStep::Sent,
                         11 => SqlStep::Idle,
                         _ => SqlStep::Closed,
