@@ -233,6 +233,14 @@ impl<T> Connection<T> {
         }
     }
 
+    /// By direction, whether that end of a TCP connection has sent its last byte.
+    pub fn fins(&self) -> [bool; 2] {
+        match &self.track {
+            Track::Tcp(track) => track.fins(),
+            Track::Datagrams(_) => [false; 2],
+        }
+    }
+
     /// What is known of the ends of a TCP connection. `None`: it is another one, or not all is
     /// known.
     pub fn numbers(&self) -> Option<[Numbers; 2]> {
@@ -435,6 +443,7 @@ impl<T> Conntrack<T> {
         original: Tuple,
         outgoing: Tuple,
         state: Option<TcpState>,
+        fins: [bool; 2],
         note: T,
         now: Time,
     ) -> Option<ConnectionId> {
@@ -448,7 +457,7 @@ impl<T> Conntrack<T> {
             return None;
         }
         let track = match state {
-            Some(state) => Track::Tcp(TcpTrack::restored(state)),
+            Some(state) => Track::Tcp(TcpTrack::restored(state, fins)),
             None => Track::Datagrams([PACKETS_TO_STAY; 2]),
         };
         Some(self.add(Connection { original, reply, track, touched: now, note }))

@@ -28,6 +28,8 @@ pub struct Saved {
     pub outgoing: Tuple,
     /// Of TCP: where it stands.
     pub state: Option<TcpState>,
+    /// Of TCP: by direction, whether that end has sent its last byte.
+    pub fins: [bool; 2],
     /// The interface by which it began.
     pub interface: usize,
     /// The external address that stands for its source, by its number.
@@ -74,6 +76,7 @@ impl Forwarder {
             original: connection.incoming(Direction::Original),
             outgoing: connection.outgoing(Direction::Original),
             state: connection.tcp_state(),
+            fins: connection.fins(),
             interface: note.interface,
             through: note
                 .source
@@ -139,7 +142,8 @@ impl Forwarder {
                 place: None,
             }),
         };
-        if self.conntrack.restore(original, outgoing, saved.state, note, now).is_none() {
+        let Saved { state, fins, .. } = *saved;
+        if self.conntrack.restore(original, outgoing, state, fins, note, now).is_none() {
             source.into_iter().for_each(|mapping| self.nat.release(mapping));
             return false;
         }

@@ -172,12 +172,15 @@ impl TcpTrack {
         track
     }
 
-    /// A connection of which only the state is known.
-    pub fn restored(state: TcpState) -> Self {
+    /// A connection of which only the state is known, and by direction whether that end has sent
+    /// its last byte.
+    pub fn restored(state: TcpState, fins: [bool; 2]) -> Self {
+        // Their numbers come with the next segments.
+        let sides = fins.map(|fin| Side { fin: fin.then_some(Seq(0)), ..Side::default() });
         Self {
             state,
             before_reset: TcpState::Established,
-            sides: [Side::default(); 2],
+            sides,
             is_unknown: [true; 2],
             is_guessed: true,
             again: None,
@@ -197,7 +200,8 @@ impl TcpTrack {
             max_window: window,
             acked: segment.ack,
             scale: 14,
-            fin: old.fin,
+            // Whoever has sent its last byte sends nothing behind it.
+            fin: old.fin.map(|_| end),
             ..old
         };
         if self.is_unknown[receiver] || self.sides[receiver].max_window == 0 {
@@ -216,6 +220,11 @@ impl TcpTrack {
     /// Whether one end alone has sent its last byte.
     pub fn is_half_closed(&self) -> bool {
         self.sides.iter().filter(|side| side.fin.is_some()).count() == 1
+    }
+
+    /// By direction, whether that end has sent its last byte.
+    pub fn fins(&self) -> [bool; 2] {
+        self.sides.map(|side| side.fin.is_some())
     }
 
     /// What is known of both ends. `None`: not all of it.
@@ -315,6 +324,7 @@ impl TcpTrack {
         }
         let [original, reply] = &self.sides;
         if let (Some(ours), Some(theirs)) = (original.fin, reply.fin)
+            && self.is_unknown == [false; 2]
             && reply.acked.ge(ours)
             && original.acked.ge(theirs)
         {
@@ -434,6 +444,10 @@ impl TcpTrack {
         if end.gt(sender.end) {
             sender.end = end;
         }
+        // One of which only was known that it was sent may have been taken for a byte before.
+        if self.is_guessed && sender.fin.is_some_and(|fin| end.gt(fin)) {
+            sender.fin = Some(end);
+        }
         // What was passed on beyond the window that is known shows a larger one.
         if end.gt(sender.max_end) {
             sender.max_end = end;
@@ -515,7 +529,7 @@ mod tests {
     /// reset ends nothing.
     #[test]
     fn a_restored_connection_goes_on() {
-        let mut track = TcpTrack::restored(TcpState::Established);
+        let mut track = TcpTrack::restored(TcpState::Established, [false; 2]);
         assert_eq!(
             track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)),
             Judged::Outside
@@ -558,7 +572,7 @@ mod tests {
     /// that was seen.
     #[test]
     fn resets_of_a_restored_connection() {
-        let mut track = TcpTrack::restored(TcpState::Established);
+        let mut track = TcpTrack::restored(TcpState::Established, [false; 2]);
         track.handle(Direction::Original, &segment(ACK, 5000, 9000, 100));
         track.handle(Direction::Reply, &segment(ACK, 9000, 5100, 200));
         for seq in (0..1000u32).map(|step| step * 4_294_967 + 3) {
@@ -570,7 +584,7 @@ mod tests {
         track.handle(Direction::Reply, &segment(Flags::RST | ACK, 9200, 5100, 0));
         assert_eq!(track.state(), TcpState::Reset);
         // The other end has not spoken since.
-        let mut track = TcpTrack::restored(TcpState::Established);
+        let mut track = TcpTrack::restored(TcpState::Established, [false; 2]);
         track.handle(Direction::Original, &segment(ACK, 5000, 9000, 100));
         let reset = |seq| segment(Flags::RST | ACK, seq, 9000, 0);
         assert_eq!(track.handle(Direction::Original, &reset(5200)), Judged::Outside);
@@ -585,6 +599,59 @@ mod tests {
             track.handle(Direction::Reply, &segment(Flags::RST, 9000, 0, 0)),
             Judged::Inside
         );
+    }
+
+    /// One end has sent its last byte, or both have: what is missing is still waited for, and the
+    /// acknowledgment of the last byte of each.
+    #[test]
+    fn last_bytes_of_a_restored_connection() {
+        // Numbers in either half of all, as seen from 0.
+        for (client, server) in [(0u32, 0u32), (4_000_000_000, 0), (0, 4_000_000_000)] {
+            last_bytes(client, server);
+        }
+    }
+
+    fn last_bytes(client: u32, server: u32) {
+        let sent = |flags, seq, ack, payload_len| {
+            (Direction::Original, segment(flags, client + seq, server + ack, payload_len))
+        };
+        let got = |flags, seq, ack, payload_len| {
+            (Direction::Reply, segment(flags, server + seq, client + ack, payload_len))
+        };
+        let fin = ACK | Flags::FIN;
+        let follow = |track: &mut TcpTrack, steps: &[(Direction, TcpView)]| {
+            for (number, (direction, segment)) in steps.iter().enumerate() {
+                assert_eq!(track.handle(*direction, segment), Judged::Inside, "{segment:?}");
+                let is_over = track.state() == TcpState::TimeWait;
+                assert_eq!(is_over, number + 1 == steps.len(), "{segment:?}");
+            }
+        };
+        let half = || {
+            let track = TcpTrack::restored(TcpState::Closing, [true, false]);
+            assert!(track.is_half_closed());
+            assert_eq!(track.fins(), [true, false]);
+            track
+        };
+        let rest = [
+            got(ACK, 501, 102, 500),
+            sent(ACK, 102, 1001, 0),
+            got(fin, 1001, 102, 0),
+            sent(ACK, 102, 1002, 0),
+        ];
+        follow(&mut half(), &rest);
+        // The first one that comes is from before: its last byte is not acknowledged yet.
+        let rest = [
+            sent(ACK, 41, 501, 20),
+            got(fin, 501, 61, 0),
+            sent(ACK, 61, 502, 40),
+            sent(fin, 101, 502, 0),
+            got(ACK, 502, 102, 0),
+        ];
+        follow(&mut half(), &rest);
+        // Of the other end no number is known at first.
+        let mut track = TcpTrack::restored(TcpState::Closing, [true; 2]);
+        assert!(!track.is_half_closed());
+        follow(&mut track, &[sent(ACK, 102, 502, 0), got(ACK, 502, 102, 0)]);
     }
 
     #[test]
@@ -644,7 +711,7 @@ mod tests {
     fn the_same_ends_while_established() {
         let again = segment(Flags::SYN, 90_000, 0, 0);
         let answer = segment(Flags::SYN | ACK, 70_000, 90_001, 0);
-        for mut track in [established(), TcpTrack::restored(TcpState::Established)] {
+        for mut track in [established(), TcpTrack::restored(TcpState::Established, [false; 2])] {
             assert_eq!(track.handle(Direction::Original, &again), Judged::Outside);
             assert_eq!(track.state(), TcpState::Established);
             assert_eq!(track.handle(Direction::Reply, &answer), Judged::Inside);

@@ -95,6 +95,15 @@ fn connections_are_taken_over() {
     );
 }
 
+/// All that is kept of a forwarder's connections by now.
+fn save_changed(world: &mut World) -> Vec<nicache_forward::saved::Saved> {
+    let mut saved = Vec::new();
+    while let Some(id) = world.forwarder.poll_changed() {
+        saved.extend(world.forwarder.save(id));
+    }
+    saved
+}
+
 /// F6: a flood takes only its own share, and those who were answered stay.
 #[test]
 fn a_flood_of_syns() {
@@ -673,6 +682,45 @@ fn a_connection_that_ends_slowly() {
     world.try_leave(&tcp(0, 2001, RST, 101, 0)).unwrap();
     wait(&mut world, 240);
     assert!(world.forwarder.connections().is_empty());
+}
+
+/// A connection of which one end has sent its last byte has as long as before when another
+/// forwarder takes over, and its end is followed.
+#[test]
+fn a_half_closed_connection_is_taken_over() {
+    for by_client in [true, false] {
+        let mut world = World::new(|_| {});
+        world.forwarder.remember_changes();
+        let seen = open(&mut world, 2000);
+        match by_client {
+            true => drop(world.try_leave(&tcp(0, 2000, FIN | ACK, 101, 501)).unwrap()),
+            false => drop(world.try_enter(&tcp_back(seen, FIN | ACK, 501, 101)).unwrap()),
+        }
+        let saved = save_changed(&mut world);
+        let mut other = World::new(|_| {});
+        assert!(other.forwarder.restore(&saved[0], other.now));
+        other.now += Duration::from_secs(7000);
+        while other.forwarder.expire(other.now) {}
+        assert_eq!(other.forwarder.connections().count(Phase::Closing), 1, "{by_client}");
+        // What the other end still sends, its last byte, and the acknowledgment of that.
+        let rest = [(50, ACK), (0, FIN | ACK)];
+        for (number, (payload, flags)) in rest.into_iter().enumerate() {
+            let at = 50 * number as u32;
+            let more = |recipe| Recipe { payload: vec![7; payload], ..recipe };
+            match by_client {
+                true => {
+                    other.try_enter(&more(tcp_back(seen, flags, 501 + at, 102))).unwrap();
+                    other.try_leave(&tcp(0, 2000, ACK, 102, 551 + number as u32)).unwrap();
+                }
+                false => {
+                    other.try_leave(&more(tcp(0, 2000, flags, 101 + at, 502))).unwrap();
+                    other.try_enter(&tcp_back(seen, ACK, 502, 151 + number as u32)).unwrap();
+                }
+            }
+        }
+        assert_eq!(other.forwarder.connections().count(Phase::TimeWait), 1, "{by_client}");
+        assert_eq!(other.forwarder.counters().outside, 0);
+    }
 }
 
 /// Rules hold for connections that are there.

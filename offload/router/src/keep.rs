@@ -55,6 +55,7 @@ pub struct Keep {
 struct Record {
     protocol: u8,
     ends: [SocketAddr; 4],
+    /// Its place in [`STATES`], with [`FINS`]; or [`NO_STATE`].
     state: u8,
     interface: u16,
     through: Option<u16>,
@@ -131,6 +132,9 @@ const STATES: [TcpState; 7] = [
     TcpState::Reset,
 ];
 const NO_STATE: u8 = u8::MAX;
+/// By direction, whether that end has sent its last byte. Earlier versions have written neither,
+/// and do not take a connection with one of them.
+const FINS: [u8; 2] = [0x10, 0x20];
 const PROTOCOLS: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Query];
 
 impl Keep {
@@ -274,10 +278,12 @@ fn hash_of(bytes: &[u8]) -> u64 {
 /// Empty: it does not fit, which no connection is long enough for.
 fn encode(saved: &Saved) -> Vec<u8> {
     let place = |state| STATES.iter().position(|known| *known == state).unwrap_or(0) as u8;
+    let fins = FINS.into_iter().zip(saved.fins).filter(|(_, fin)| *fin).map(|(bit, _)| bit);
+    let fins: u8 = fins.sum();
     let record = Record {
         protocol: saved.original.protocol as u8,
         ends: saved.ends(),
-        state: saved.state.map_or(NO_STATE, place),
+        state: saved.state.map_or(NO_STATE, |state| place(state) | fins),
         interface: saved.interface as u16,
         through: saved.through.map(|through| through as u16),
         is_mapped: saved.is_mapped,
@@ -319,14 +325,18 @@ pub fn decode(bytes: &[u8]) -> Option<Saved> {
     };
     let protocol = *PROTOCOLS.get(usize::from(record.protocol))?;
     let [a, b, c, d] = record.ends.map(Endpoint::from);
-    let state = match record.state {
-        NO_STATE => None,
-        state => Some(*STATES.get(usize::from(state))?),
+    let (state, fins) = match record.state {
+        NO_STATE => (None, [false; 2]),
+        state => {
+            let place = FINS.into_iter().fold(state, |state, bit| state & !bit);
+            (Some(*STATES.get(usize::from(place))?), FINS.map(|bit| state & bit != 0))
+        }
     };
     Some(Saved {
         original: Tuple { protocol, source: a, destination: b },
         outgoing: Tuple { protocol, source: c, destination: d },
         state,
+        fins,
         interface: record.interface.into(),
         through: record.through.map(usize::from),
         is_mapped: record.is_mapped,
@@ -358,6 +368,7 @@ mod tests {
                 destination: end("[2001:db8::2]:65535"),
             },
             state: Some(TcpState::Established),
+            fins: [false; 2],
             interface: 65_535,
             through: Some(65_535),
             is_mapped: true,
@@ -395,6 +406,13 @@ mod tests {
         assert_eq!(decode(bytes_before), Some(before));
         let before = Saved { lacks: Lacks::default(), ..before };
         assert_eq!(decode(&bytes_before[..bytes_before.len() - 2]), Some(before));
+        // Half-closed, from either side, and closed.
+        for state in STATES {
+            for fins in [[false, true], [true, false], [true; 2]] {
+                let other = Saved { state: Some(state), fins, ..lacking_nothing };
+                assert_eq!(decode(&encode(&other)), Some(other));
+            }
+        }
         for len in 0..bytes.len() {
             let _ = decode(&bytes[..len]);
         }
