@@ -285,7 +285,8 @@ pub struct Conntrack<T> {
     changes: Option<Changes>,
 }
 
-/// Numbers of connections that have come, gone, or got to another phase; each once.
+/// Numbers of connections that have come, gone, or got to another phase or state of TCP; each
+/// once.
 #[derive(Debug)]
 struct Changes {
     waiting: Vec<u32>,
@@ -324,7 +325,7 @@ impl<T> Conntrack<T> {
         self.changes = Some(Changes { waiting: Vec::with_capacity(count), is_waiting });
     }
 
-    /// A number under which a connection has come, gone, or got to another phase.
+    /// A number under which a connection has come, gone, or got to another phase or state of TCP.
     pub fn poll_changed(&mut self) -> Option<ConnectionId> {
         let changes = self.changes.as_mut()?;
         let slot = changes.waiting.pop()?;
@@ -437,7 +438,9 @@ impl<T> Conntrack<T> {
     }
 
     /// A connection that was answered, of which another table knew. `None`: there is no room, or
-    /// one of its directions is another connection's.
+    /// one of its directions is another connection's. One whose handshake is not over takes from
+    /// the share of those that are begun. `fins`: by direction, whether an end of TCP has sent its
+    /// last byte.
     pub fn restore(
         &mut self,
         original: Tuple,
@@ -460,7 +463,14 @@ impl<T> Conntrack<T> {
             Some(state) => Track::Tcp(TcpTrack::restored(state, fins)),
             None => Track::Datagrams([PACKETS_TO_STAY; 2]),
         };
-        Some(self.add(Connection { original, reply, track, touched: now, note }))
+        let connection = Connection { original, reply, track, touched: now, note };
+        let kind = connection.kind();
+        if matches!(kind, Kind::Opening | Kind::OneWay)
+            && self.lists.len(kind as usize) >= self.limits.opening
+        {
+            return None;
+        }
+        Some(self.add(connection))
     }
 
     /// There must be room.
@@ -490,6 +500,7 @@ impl<T> Conntrack<T> {
         let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
             return Judged::Outside;
         };
+        let before = connection.tcp_state();
         match (&mut connection.track, view.transport) {
             (Track::Tcp(track), Transport::Tcp(segment)) => match track.handle(direction, &segment)
             {
@@ -510,7 +521,8 @@ impl<T> Conntrack<T> {
         if comes_back && self.lists.len(Kind::Opening as usize) >= self.limits.opening {
             kind = Kind::Reset;
         }
-        if listed != Some(kind as usize) {
+        // Whether a SYN was answered says whether the connection is kept.
+        if listed != Some(kind as usize) || connection.tcp_state() != before {
             self.change(id.0);
         }
         self.lists.push(kind as usize, id.0);

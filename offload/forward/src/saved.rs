@@ -2,7 +2,8 @@
 //!
 //! Kept is who speaks with whom, and by which mapping and back end. Not kept are the windows of
 //! TCP: the first segment of each direction tells them anew. Nor are connections that nobody has
-//! answered: their first packet comes again, and a flood of them costs nothing here.
+//! answered: their first packet comes again, and a flood of them costs nothing here. A SYN that was
+//! answered does not come again, so a connection is kept from its SYN-ACK on.
 
 use std::net::SocketAddr;
 
@@ -65,8 +66,10 @@ impl Forwarder {
 
     /// A connection, to be kept. `None`: there is nothing under this number that is worth it.
     pub fn save(&self, id: ConnectionId) -> Option<Saved> {
-        let connection =
-            self.conntrack.get(id).filter(|connection| connection.phase() != Phase::Opening)?;
+        let connection = self.conntrack.get(id).filter(|connection| {
+            connection.phase() != Phase::Opening
+                || connection.tcp_state() == Some(TcpState::SynReceived)
+        })?;
         let note = &connection.note;
         // Its first bytes are kept here alone.
         if note.switched.is_some_and(|switched| switched.place.is_some()) {

@@ -601,6 +601,17 @@ mod tests {
         );
     }
 
+    /// Between the answer and the last acknowledgment.
+    #[test]
+    fn a_handshake_of_a_restored_connection() {
+        let mut track = TcpTrack::restored(TcpState::SynReceived, [false; 2]);
+        let reply = segment(ACK, 501, 101, 10);
+        assert_eq!(track.handle(Direction::Reply, &reply), Judged::Inside);
+        assert_eq!(track.state(), TcpState::SynReceived);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
+    }
+
     /// One end has sent its last byte, or both have: what is missing is still waited for, and the
     /// acknowledgment of the last byte of each.
     #[test]

@@ -104,6 +104,42 @@ fn save_changed(world: &mut World) -> Vec<nicache_forward::saved::Saved> {
     saved
 }
 
+/// A client whose SYN was answered does not send it again: whoever takes over between the answer
+/// and the last acknowledgment knows the connection. A flood of them takes only its own share.
+#[test]
+fn a_handshake_is_taken_over() {
+    let mut world = World::new(|_| {});
+    world.forwarder.remember_changes();
+    let seen = world.try_leave(&tcp(0, 4000, SYN, 100, 0)).unwrap().from();
+    assert_eq!(save_changed(&mut world), [], "nobody has answered");
+    world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+    let saved = save_changed(&mut world);
+    assert_eq!(saved.len(), 1);
+    let mut other = World::new(|_| {});
+    assert!(other.forwarder.restore(&saved[0], other.now));
+    assert_eq!(other.forwarder.connections().count(Phase::Opening), 1);
+    assert_eq!(other.try_leave(&tcp(0, 4000, ACK, 101, 501)).unwrap().from(), seen);
+    assert_eq!(other.forwarder.connections().count(Phase::Open), 1);
+    goes_on(&mut other, 4000, seen);
+
+    let mut world = World::new(|config| config.limits.connections = 200);
+    world.forwarder.remember_changes();
+    for port in 0..40 {
+        let seen = world.try_leave(&tcp(0, 5000 + port, SYN, 100, 0)).unwrap().from();
+        world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+    }
+    let saved = save_changed(&mut world);
+    let mut other = World::new(|config| config.limits = LIMITS);
+    let taken = saved.iter().filter(|saved| other.forwarder.restore(saved, Time::ZERO)).count();
+    assert_eq!((saved.len(), taken), (40, 16));
+    // What was not taken holds nothing.
+    let ports = saved.iter().filter(|saved| {
+        let outside = saved.outgoing.source;
+        other.forwarder.nat().find_external(Protocol::Tcp, outside).is_some()
+    });
+    assert_eq!(ports.count(), 16);
+}
+
 /// F6: a flood takes only its own share, and those who were answered stay.
 #[test]
 fn a_flood_of_syns() {
