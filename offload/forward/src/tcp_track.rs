@@ -10,7 +10,7 @@
 //!  SynSent ─SYN,ACK─▶ SynReceived ─ACK─▶ Established ─FIN─▶ Closing ─FIN of the other, both acknowledged─▶ TimeWait
 //!     └──────────────────────┴──────── RST in the window ──────┴──────▶ Reset ─any other segment─▶ as before
 //!  TimeWait, Reset ─SYN with a later number─▶ SynSent
-//!  Established, Closing ─SYN, and the other end's SYN,ACK for it─▶ SynReceived
+//!  any state after SynSent but Reset ─SYN, and the other end's SYN,ACK for it─▶ SynReceived
 //! ```
 
 use nicache_tcp::Seq;
@@ -139,9 +139,9 @@ pub struct TcpTrack {
     is_unknown: [bool; 2],
     /// The handshake was not seen: windows are what they may be at most, a quarter of all numbers.
     is_guessed: bool,
-    /// A SYN that came while the connection was established or closing. The other end judges
-    /// whether it begins another one between the same ends: the end of this one may have been
-    /// missed.
+    /// A SYN that came after this connection's own was answered. The other end judges whether it
+    /// begins another one between the same ends: the end of this one may have been missed, and a
+    /// number that is not later may do, too (RFC 6191).
     again: Option<Side>,
 }
 
@@ -354,7 +354,13 @@ impl TcpTrack {
                 self.state = TcpState::SynReceived;
                 Judged::Inside
             }
-            (TcpState::Established | TcpState::Closing, Direction::Original) if !is_again => {
+            (
+                TcpState::SynReceived
+                | TcpState::Established
+                | TcpState::Closing
+                | TcpState::TimeWait,
+                Direction::Original,
+            ) if !is_again => {
                 self.again = Some(Side::begun(segment));
                 Judged::Outside
             }
@@ -363,9 +369,8 @@ impl TcpTrack {
     }
 
     fn handle_syn_ack(&mut self, direction: Direction, segment: &TcpView) -> Judged {
-        if matches!(self.state, TcpState::Established | TcpState::Closing)
-            && direction == Direction::Reply
-            && let Some(again) = self.again.filter(|again| again.is_answer(segment))
+        if direction == Direction::Reply
+            && let Some(again) = self.again.filter(|_| self.answers_again(segment))
         {
             *self = Self {
                 state: TcpState::SynSent,
@@ -399,6 +404,19 @@ impl TcpTrack {
             return Judged::Inside;
         }
         Judged::Outside
+    }
+
+    /// Whether a segment of the end that was spoken to answers a SYN that came after this
+    /// connection's own: another one begins.
+    pub fn answers_again(&self, segment: &TcpView) -> bool {
+        let may_begin = matches!(
+            self.state,
+            TcpState::SynReceived | TcpState::Established | TcpState::Closing | TcpState::TimeWait
+        );
+        may_begin
+            && segment.flags.syn()
+            && segment.flags.ack()
+            && self.again.is_some_and(|again| again.is_answer(segment))
     }
 
     /// The first segment of an end, which is a SYN.
@@ -715,6 +733,51 @@ mod tests {
         assert_eq!(track.handle(Direction::Reply, &answer), Judged::Outside);
         assert_eq!(track.handle(Direction::Original, &segment(ACK, 102, 502, 0)), Judged::Inside);
         assert_eq!(track.state(), TcpState::TimeWait);
+    }
+
+    /// The other end takes a number that is not later, or has forgotten the old connection.
+    #[test]
+    fn the_same_ends_after_the_end() {
+        let over = || {
+            let mut track = established();
+            track.handle(Direction::Original, &segment(ACK | Flags::FIN, 101, 501, 0));
+            track.handle(Direction::Reply, &segment(ACK | Flags::FIN, 501, 102, 0));
+            track.handle(Direction::Original, &segment(ACK, 102, 502, 0));
+            assert_eq!(track.state(), TcpState::TimeWait);
+            let again = segment(Flags::SYN, 4_000_000_000, 0, 0);
+            assert_eq!(track.handle(Direction::Original, &again), Judged::Outside);
+            assert_eq!(track.state(), TcpState::TimeWait);
+            track
+        };
+        let answer = |ack| segment(Flags::SYN | ACK, 70_000, ack, 0);
+        let mut track = over();
+        assert_eq!(track.handle(Direction::Reply, &answer(4_000_000_001)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::SynReceived);
+        let last = segment(ACK, 4_000_000_001, 70_001, 10);
+        assert_eq!(track.handle(Direction::Original, &last), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
+        // Nobody else's answer counts.
+        let mut track = over();
+        assert_eq!(track.handle(Direction::Reply, &answer(4_000_000_002)), Judged::Outside);
+        assert_eq!(track.state(), TcpState::TimeWait);
+    }
+
+    /// A client gives up in the middle of its handshake, and tries again with another number.
+    #[test]
+    fn the_same_ends_during_a_handshake() {
+        let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 0));
+        track.handle(Direction::Reply, &segment(Flags::SYN | ACK, 500, 101, 0));
+        for mut track in [track, TcpTrack::restored(TcpState::SynReceived, [false; 2])] {
+            let again = segment(Flags::SYN, 90_000_000, 0, 0);
+            assert_eq!(track.handle(Direction::Original, &again), Judged::Outside);
+            let answer = segment(Flags::SYN | ACK, 70_000_000, 90_000_001, 0);
+            assert_eq!(track.handle(Direction::Reply, &answer), Judged::Inside);
+            let last = segment(ACK, 90_000_001, 70_000_001, 10);
+            assert_eq!(track.handle(Direction::Original, &last), Judged::Inside);
+            assert_eq!(track.state(), TcpState::Established);
+            let ends = track.numbers().unwrap().map(|side| side.end);
+            assert_eq!(ends, [Seq(90_000_011), Seq(70_000_001)]);
+        }
     }
 
     /// Both ends have forgotten a connection whose end was not seen.

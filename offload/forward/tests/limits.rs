@@ -311,6 +311,27 @@ fn the_same_ends_again() {
     assert_eq!((table.count(Phase::TimeWait), table.count(Phase::Opening), table.len()), (0, 1, 1));
 }
 
+/// The other end may take a number that is not later, by the timestamps for example (RFC 6191), or
+/// may have forgotten the old connection: its answer says that another one begins, which is
+/// followed and does not lapse with the old one.
+#[test]
+fn the_same_ends_again_with_an_earlier_number() {
+    let mut world = World::new(|_| {});
+    let seen = open(&mut world, 2000);
+    world.try_leave(&tcp(0, 2000, FIN | ACK, 101, 501)).unwrap();
+    world.try_enter(&tcp_back(seen, FIN | ACK, 501, 102)).unwrap();
+    world.try_leave(&tcp(0, 2000, ACK, 102, 502)).unwrap();
+    let before = 4_000_000_000;
+    assert_eq!(world.try_leave(&tcp(0, 2000, SYN, before, 0)).unwrap().from(), seen);
+    assert_eq!(world.forwarder.connections().count(Phase::TimeWait), 1, "the server's answer says");
+    world.try_enter(&tcp_back(seen, SYN | ACK, 70_000, before + 1)).unwrap();
+    world.try_leave(&tcp(0, 2000, ACK, before + 1, 70_001)).unwrap();
+    world.now += Duration::from_secs(7000);
+    while world.forwarder.expire(world.now) {}
+    world.try_enter(&tcp_back(seen, ACK, 70_001, before + 1)).unwrap();
+    assert_eq!(world.forwarder.connections().count(Phase::Open), 1);
+}
+
 /// An address with a port.
 type End = (std::net::IpAddr, u16);
 
