@@ -217,12 +217,16 @@ impl Forwarder {
             }
         };
         if view.fragment.is_some() {
+            let under = self.under(&packet);
             let fate = match &decision {
-                Ok(Decision::Forward(_) | Decision::Cut { .. }) => forwarded_to(head),
+                Ok(Decision::Forward(_) | Decision::Cut { .. } | Decision::Segment { .. }) => {
+                    forwarded_to(head)
+                }
+                // Later ones wait, too.
+                Ok(Decision::Wait) => self.will_be_forwarded(&view, &under),
                 Ok(Decision::FanOut { group, .. }) => Fate::FannedOut(*group),
                 _ => Fate::Dropped,
             };
-            let under = self.under(&packet);
             self.fragments.remember(&view, packet.interface, fate, under, moment.now);
         }
         decision
@@ -382,6 +386,18 @@ impl Forwarder {
         };
         let ruled = known.unwrap_or_else(|| self.rules.find_for(&asked));
         Under { ruled, asked, connection }
+    }
+
+    /// From where to where a first fragment goes that waits for its next hop.
+    fn will_be_forwarded(&self, view: &View, under: &Under) -> Fate {
+        let known = under
+            .connection
+            .and_then(|(id, direction)| Some(self.conntrack.get(id)?.outgoing(direction)));
+        let (source, destination) = match known {
+            Some(outgoing) => (outgoing.source.address, outgoing.destination.address),
+            None => (view.source, view.destination),
+        };
+        Fate::Forwarded { source, destination }
     }
 
     /// An error goes where the packet came from that it quotes, under the rule of the connection

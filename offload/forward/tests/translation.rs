@@ -86,6 +86,43 @@ fn answer(frame: &[u8], like: &Recipe, payload: Vec<u8>) -> Recipe {
     }
 }
 
+/// Later fragments wait with the first one for a neighbor whose MAC address is not known yet, and
+/// go where it goes.
+#[test]
+fn fragments_wait_for_a_neighbor() {
+    for is_translated in [true, false] {
+        let mut world = World::new(|config| {
+            if !is_translated {
+                config.interfaces[1].masquerade = vec![];
+            }
+        });
+        let new = address("192.0.2.50");
+        let recipe = Recipe {
+            payload: (0..300).map(|at| at as u8).collect(),
+            ..Recipe::new(UDP, (address(CLIENTS[0]), 4000), (new, 53))
+        };
+        let frames = recipe.fragments(104, 9);
+        for (number, frame) in frames.iter().enumerate() {
+            let came = world.handle(frame, INSIDE, Offload::default());
+            assert_eq!(came.unwrap_err(), Drop::Neighbour, "{number}");
+        }
+        assert_eq!(world.forwarder.counters().dropped_for(Drop::Fragment), 0);
+        let mac = [4, 0, 0, 0, 9, 9];
+        world.forwarder.learn_neighbour(usize::from(OUTSIDE), new, mac, world.now);
+        let (mut together, mut first) = (Vec::new(), None);
+        for frame in &frames {
+            let (_, left, offload) = world.handle(frame, INSIDE, Offload::default()).unwrap();
+            let seen = verify(&left, offload).unwrap();
+            assert_eq!(left[..6], mac);
+            together.extend(&left[seen.transport_at..]);
+            first.get_or_insert(seen);
+        }
+        let seen = first.unwrap();
+        assert_eq!(EXTERNALS.map(address).contains(&seen.source), is_translated);
+        verify_transport(&seen, &together, Offload::default()).unwrap();
+    }
+}
+
 /// A quote may end anywhere in a TCP header: what is there of it is as the client sent it, the
 /// checksum, too, if it is whole.
 #[test]
