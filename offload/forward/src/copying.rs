@@ -153,6 +153,9 @@ impl<P: Port> Copying<P> {
                         Decision::Cut { whole, network_at, mtu } => {
                             self.send_cut(&mut head, data, whole, network_at, mtu);
                         }
+                        Decision::Answer { interface } => {
+                            self.send(interface, &head, &[], Offload::default());
+                        }
                         _ => {}
                     }
                 }

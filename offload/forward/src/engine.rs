@@ -482,6 +482,9 @@ impl<B: Backend> Engine<B> {
                             let port = port_of(forwarder, whole.interface);
                             self.send_cut(&frame, &mut head, whole, (network_at, mtu), port)?;
                         }
+                        Decision::Answer { interface } => {
+                            self.send_own(&head, port_of(forwarder, interface))?;
+                        }
                         _ => {}
                     }
                 }

@@ -64,6 +64,7 @@ impl Forwarder {
     pub fn handle(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
         self.counters.packets += 1;
         self.rules.keep_charged();
+        self.links.is_sender_told = false;
         head.clear();
         let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
         match &decision {
@@ -111,6 +112,7 @@ impl Forwarder {
 
     /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was
     /// called with. A target that does not answer is told by the decision, and delays no other.
+    /// Whatever the number of targets that cannot get it, its sender is told once why.
     pub fn fan_out(
         &mut self,
         incoming: &Incoming<'_>,
@@ -122,9 +124,18 @@ impl Forwarder {
         let decision = self.decide_target(incoming, (group, target), head, now);
         let decision = decision.unwrap_or_else(Decision::Drop);
         match &decision {
-            Decision::Forward(_) | Decision::Cut { .. } => self.counters.forwarded += 1,
+            Decision::Forward(_) | Decision::Cut { .. } | Decision::Segment { .. } => {
+                self.counters.forwarded += 1;
+            }
+            // That it is dropped was counted.
+            Decision::Answer { .. } => {
+                self.counters.answered += 1;
+                self.links.is_sender_told = true;
+            }
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
-            _ => self.counters.dropped[Drop::Neighbour as usize] += 1,
+            // It does not come again.
+            Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
+            Decision::FanOut { .. } | Decision::Look | Decision::Taken => {}
         }
         decision
     }

@@ -32,6 +32,8 @@ pub(crate) struct Links {
     pub(crate) owned: HashSet<IpAddr, FixedState>,
     pub(crate) questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
     pub(crate) complaints: Allowance,
+    /// Whoever has sent the packet under consideration has heard why it is dropped.
+    pub(crate) is_sender_told: bool,
 }
 
 impl Links {
@@ -48,6 +50,7 @@ impl Links {
             owned,
             questions: ArrayVec::new(),
             complaints: COMPLAINTS,
+            is_sender_told: false,
         }
     }
 

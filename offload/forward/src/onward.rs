@@ -183,6 +183,9 @@ pub(crate) fn complain(
     else {
         return Err(why);
     };
+    if links.is_sender_told {
+        return Err(why);
+    }
     if !links.complaints.take(now) {
         counters.errors_held_back += 1;
         return Err(why);

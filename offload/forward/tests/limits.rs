@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nicache_forward::conntrack::{Limits, Phase};
+use nicache_forward::copying::Copying;
 use nicache_forward::fan_out::Group;
 use nicache_forward::rules::{Action, Rule};
 use nicache_forward::services::{BackEnd, Chosen, Health, ServiceConfig};
 use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_forward::{Decision, Drop, Head, Incoming};
-use nicache_port::Offload;
+use nicache_port::{Burst, Capabilities, Offload, Port, memory_wire};
 use nicache_tcp::Time;
 use packets::*;
 use proptest::prelude::*;
@@ -799,6 +800,78 @@ fn a_rule_that_comes_later() {
     assert!(world.try_leave(&tcp(1, 2000, SYN, 1, 0)).is_ok());
     world.forwarder.set_rules(vec![], world.now);
     goes_on(&mut world, 2000, seen);
+}
+
+/// Who sends to a group what its targets cannot get is told why, once for each datagram, as anybody
+/// else is. Each target counts, once.
+#[test]
+fn a_sender_to_many_is_told() {
+    for (why, hops, payload, kind) in
+        [(Drop::Hops, 1, 100, (11, 0)), (Drop::TooBig, 64, 1400, (3, 4))]
+    {
+        let mut world = World::new(|config| {
+            config.interfaces[1].masquerade = vec![];
+            config.interfaces[1].mtu = 1000;
+            let target = |number: usize| Endpoint::new(address(SERVERS[number]), 1000);
+            config.groups = vec![Group {
+                address: Endpoint::new(address("10.1.0.200"), 514),
+                targets: vec![target(0), target(1), target(0)],
+                source: None,
+            }];
+        });
+        let recipe = Recipe {
+            payload: vec![9; payload],
+            hops,
+            ..Recipe::new(UDP, (address(CLIENTS[0]), 7), (address("10.1.0.200"), 514))
+        };
+        let frame = recipe.frame();
+        for turn in 1..=2 {
+            let mut head = Head::new();
+            let moment = nicache_forward::Moment { now: world.now, random: 0 };
+            let offload = Offload::default();
+            let incoming = Incoming { look: &frame, len: frame.len(), port: INSIDE, offload };
+            let decision = world.forwarder.handle(&incoming, &mut head, moment);
+            assert_eq!(decision, Decision::FanOut { group: 0, targets: 3 });
+            let inside = usize::from(INSIDE);
+            for expected in
+                [Decision::Answer { interface: inside }, Decision::Drop(why), Decision::Drop(why)]
+            {
+                let one = world.forwarder.fan_out(&incoming, (0, 0), &mut head, world.now);
+                assert_eq!(one, expected);
+                if let Decision::Answer { .. } = one {
+                    let seen = verify(&head, Offload::default()).unwrap();
+                    assert_eq!((seen.protocol, seen.destination), (ICMP, address(CLIENTS[0])));
+                    assert_eq!((head[seen.transport_at], head[seen.transport_at + 1]), kind);
+                }
+            }
+            let counters = world.forwarder.counters();
+            let dropped = [why, Drop::Neighbour].map(|why| counters.dropped_for(why));
+            assert_eq!((dropped, counters.answered), ([3 * turn, 0], turn));
+        }
+    }
+}
+
+/// So it is where whole frames are at hand.
+#[test]
+fn a_sender_to_many_is_told_without_a_card() {
+    let world = World::new(|config| {
+        config.groups = vec![Group {
+            address: Endpoint::new(address("10.1.0.200"), 514),
+            targets: SERVERS[..2].iter().map(|at| Endpoint::new(address(at), 1000)).collect(),
+            source: None,
+        }];
+    });
+    let wire = || memory_wire(16, Capabilities::FULL, Capabilities::FULL);
+    let ((inside, mut client), (outside, _server)) = (wire(), wire());
+    let mut copying = Copying::new(world.forwarder, vec![inside, outside], 8);
+    let to = (address("10.1.0.200"), 514);
+    let recipe = Recipe { hops: 1, ..Recipe::new(UDP, (address(CLIENTS[0]), 7), to) };
+    client.send(&[std::io::IoSlice::new(&recipe.frame())], Offload::default()).unwrap();
+    copying.turn(Time::ZERO, || 0).unwrap();
+    let mut burst = Burst::new(8);
+    client.receive(&mut burst).unwrap();
+    let came: Vec<u8> = burst.iter().map(|frame| Seen::of(frame.data()).protocol).collect();
+    assert_eq!(came, [ICMP]);
 }
 
 /// samplicator#72: one datagram to many; one target that does not answer delays nobody.

@@ -494,6 +494,29 @@ fn one_neighbour_does_not_delay_others() {
     assert_eq!((counters.packets, counters.forwarded), (41, 1));
 }
 
+/// What is too long for the targets of a group is told to its sender, once.
+#[test]
+fn a_sender_to_many_hears_once() {
+    let mut world = World::new(config(Mode::Pcache, 32), None);
+    world.settle();
+    let mut setup = setup(TARGETS);
+    setup.interfaces[1].mtu = 1000;
+    world.forwarder = Forwarder::new(setup, Time::ZERO).unwrap();
+    world.forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
+    for number in 1..=2 {
+        world.inject(number, 2000, true);
+        world.settle();
+        let (mut burst, mut told) = (Burst::new(8), 0);
+        while world.inside.receive(&mut burst).unwrap() > 0 {
+            // ICMP: too long, and may not be cut.
+            told += burst.iter().filter(|frame| frame.data()[23] == 1).count();
+            assert!(burst.iter().all(|frame| frame.data()[34..36] == [3, 4]));
+        }
+        assert_eq!(told, 1);
+    }
+    assert!(world.left.is_empty());
+}
+
 /// If there is no room for all targets of a group, those that get nothing count, and are the first
 /// the next time.
 #[test]
