@@ -20,7 +20,7 @@ use nicache_tcp::Time;
 use crate::lists::Lists;
 use crate::tcp_track::{Direction, Judged, Numbers, TcpState, TcpTrack};
 use crate::tuple::{Protocol, Tuple};
-use crate::view::{Transport, View};
+use crate::view::{TcpView, Transport, View};
 
 /// What a connection is, as far as its time goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,6 +248,12 @@ impl<T> Connection<T> {
             Track::Tcp(track) => track.numbers(),
             Track::Datagrams(_) => None,
         }
+    }
+
+    /// Whether a segment of TCP answers a SYN that came after the connection's own: the end that
+    /// was spoken to begins another one.
+    pub fn answers_again(&self, segment: &TcpView) -> bool {
+        matches!(&self.track, Track::Tcp(track) if track.answers_again(segment))
     }
 
     /// When a packet of it came last.

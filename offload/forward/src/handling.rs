@@ -14,7 +14,7 @@ use nicache_tcp::checksum::{same, sum};
 use nicache_tcp::handshake::TIMESTAMPS_BYTES;
 
 use crate::begin::Begun;
-use crate::conntrack::ConnectionId;
+use crate::conntrack::{Connection, ConnectionId, Phase};
 use crate::counters::Drop;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Incoming, Moment, Outgoing};
 use crate::fast_path::{Arrival, Way};
@@ -31,7 +31,7 @@ use crate::segmenting;
 use crate::services::Health;
 use crate::solicitation;
 use crate::switch::Switch;
-use crate::tcp_track::{Direction, Judged};
+use crate::tcp_track::{Direction, Judged, begins};
 use crate::tuple::{Protocol, Tuple};
 use crate::view::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Transport, View, ViewError, network_of,
@@ -260,7 +260,7 @@ impl Forwarder {
             let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
             let Note { switched, .. } = connection.note;
             let leaves = self.leaves(packet, (id, direction), moment.now);
-            if leaves == Some(Leaves::Anew) {
+            if leaves == Some(Leaves::Anew) || is_anew(packet, connection, direction) {
                 self.end(id, moment.now);
                 found = None;
             } else if leaves == Some(Leaves::Over) {
@@ -613,6 +613,15 @@ impl Forwarder {
         };
         fast.enter(id, &mut self.conntrack, &arrival, &way);
     }
+}
+
+/// Whether a client begins anew between the ends of a spliced connection that is over. Its back end
+/// would answer a SYN that is for us.
+fn is_anew(packet: &Packet<'_>, connection: &Connection<Note>, direction: Direction) -> bool {
+    connection.note.is_switched()
+        && direction == Direction::Original
+        && connection.phase() == Phase::TimeWait
+        && matches!(packet.view.transport, Transport::Tcp(segment) if begins(segment.flags))
 }
 
 /// Where a head goes from and to.

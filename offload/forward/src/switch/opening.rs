@@ -151,8 +151,20 @@ impl Forwarder {
         let tcp = nicache_tcp::parse(bytes).map_err(|_| Drop::Malformed)?;
         let Transport::Tcp(segment) = packet.view.transport else { return Err(Drop::Malformed) };
         if direction == Direction::Reply && tcp.flags.syn() {
-            // The answer to our SYN, again: the client has had one of ours.
-            return Err(Drop::Switch);
+            let is_forgotten = switched.place.is_none()
+                && self
+                    .conntrack
+                    .get(id)
+                    .is_some_and(|connection| connection.answers_again(&segment));
+            if !is_forgotten {
+                // The answer to our SYN, again: the client has had one of ours.
+                return Err(Drop::Switch);
+            }
+            // Both ends have forgotten the connection. The client's next SYN is answered here: its
+            // name comes behind that.
+            let tcp = right_segment(packet)?;
+            self.end(id, moment.now);
+            return self.answer_stray(packet, &tcp, head, moment.now).map(Err);
         }
         let splice = switched.splice;
         let (mut numbers, seen) = match direction {

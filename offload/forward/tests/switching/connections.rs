@@ -305,3 +305,67 @@ fn a_connection_past_the_deadline() {
         assert!(passed[0].tcp.flags.rst());
     }
 }
+
+/// A client begins anew between the ends of a connection that it has forgotten.
+fn syn(seq: Seq) -> HeadRepr {
+    HeadRepr { seq, flags: SYN, window: 64_000, syn_options: Some(linux()), ..HeadRepr::default() }
+}
+
+/// A back end that has forgotten the old connection, too, answers: it is reset, and the client's
+/// next SYN is answered here, as the first one was.
+#[test]
+fn the_same_ends_again_while_spliced() {
+    let end = Seq(CLIENT) + 1 + hello("shop.example").len() as u32;
+    for is_closing in [false, true] {
+        let mut switching = Switching::new(service(By::Sni, false, true));
+        let (first, ours) = switched(&mut switching, linux(), linux());
+        switching.server(&first, data(Seq(SERVER) + 1, end, 4000), &[]).unwrap();
+        if is_closing {
+            let fin = HeadRepr { flags: ACK | FIN, ..data(end, ours, 500) };
+            switching.client(fin, &[]).unwrap();
+        }
+        let again = Seq(CLIENT) + 5_000_000;
+        let passed = switching.client(syn(again), &[]).unwrap();
+        assert_eq!((passed.len(), passed[0].tcp.flags), (1, SYN), "the back end says");
+        let answer = |ack| HeadRepr { seq: Seq(99), ack, ..syn_ack(&first, linux()) };
+        // Nobody else's answer counts.
+        assert!(switching.server(&first, answer(again + 2), &[]).is_err());
+        assert_eq!(switching.world.forwarder.connections().len(), 1);
+        let told = switching.server(&first, answer(again + 1), &[]).unwrap();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(
+            (told[0].interface, told[0].tcp.flags, told[0].tcp.seq),
+            (usize::from(OUTSIDE), RST, again + 1)
+        );
+        assert!(switching.world.forwarder.connections().is_empty());
+        let answer = switching.client(syn(again), &[]).unwrap();
+        assert_eq!(
+            (answer[0].interface, answer[0].tcp.flags, answer[0].tcp.ack),
+            (usize::from(INSIDE), SYN | ACK, again + 1)
+        );
+    }
+}
+
+/// After the end of a connection each SYN of its client is answered here, whatever its number: the
+/// back end would answer one that is meant for us.
+#[test]
+fn the_same_ends_again_after_the_end() {
+    let end = Seq(CLIENT) + 1 + hello("shop.example").len() as u32;
+    for again in [Seq(CLIENT) - 100_000, end + 1, end + 100_000] {
+        let mut switching = Switching::new(service(By::Sni, false, true));
+        let (first, ours) = switched(&mut switching, linux(), linux());
+        switching.server(&first, data(Seq(SERVER) + 1, end, 4000), &[]).unwrap();
+        let fin = |seq, ack| HeadRepr { flags: ACK | FIN, ..data(seq, ack, 500) };
+        switching.client(fin(end, ours), &[]).unwrap();
+        switching.server(&first, fin(Seq(SERVER) + 1, end + 1), &[]).unwrap();
+        switching.client(data(end + 1, ours + 1, 500), &[]).unwrap();
+        assert_eq!(switching.world.forwarder.connections().count(Phase::TimeWait), 1);
+        let answer = switching.client(syn(again), &[]).unwrap();
+        assert_eq!(answer.len(), 1, "{answer:?}");
+        assert_eq!(
+            (answer[0].interface, answer[0].tcp.flags, answer[0].tcp.ack),
+            (usize::from(INSIDE), SYN | ACK, again + 1)
+        );
+        assert!(switching.world.forwarder.connections().is_empty());
+    }
+}
