@@ -235,46 +235,63 @@ impl Entering {
         all
     }
 
-    /// After a packet of a connection was judged here: whoever forwards the others is told what it
-    /// has shown, or that the connection is over.
-    pub(crate) fn tell(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, now: Time) {
+    /// After a packet of a connection was judged here, and its state is still one in which others
+    /// may forward it: these are told what it has shown.
+    pub(crate) fn tell(&mut self, id: ConnectionId, conntrack: &Conntrack<Note>) {
         let Some(connection) = conntrack.get(id) else { return };
         let Some(entered) = connection.note.entered else { return };
-        if !matches!(connection.phase(), Phase::Open | Phase::Datagrams) {
-            return self.leave(id, conntrack, now);
-        }
         if let Some(numbers) = connection.numbers() {
             let told = self.path.tell(entered.place, numbers);
             self.check(told);
         }
     }
 
-    /// From now on a connection is forwarded here.
-    pub(crate) fn leave(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>, now: Time) {
-        let entered = conntrack.note_mut(id).and_then(|note| note.entered.take());
-        if let (Some(entered), Some(connection)) = (entered, conntrack.get(id)) {
-            self.give_up(connection, &entered, now);
-        }
+    /// Whether a connection is entered and is in a state in which others may not forward it.
+    pub(crate) fn must_leave(&self, connection: &Connection<Note>) -> bool {
+        connection.note.entered.is_some()
+            && !matches!(connection.phase(), Phase::Open | Phase::Datagrams)
     }
 
-    /// Takes a connection that is forgotten out of the fast path.
-    pub(crate) fn forget(&mut self, connection: &Connection<Note>, now: Time) {
-        if let Some(entered) = &connection.note.entered {
-            self.give_up(connection, entered, now);
-        }
-    }
-
-    fn give_up(&mut self, connection: &Connection<Note>, entered: &Entered, now: Time) {
+    /// Takes back the ways of a connection, which keeps its place: its next packets enter it anew.
+    /// False: one of them could not be taken back.
+    #[must_use]
+    pub(crate) fn take_back(&mut self, id: ConnectionId, conntrack: &mut Conntrack<Note>) -> bool {
+        let Some(connection) = conntrack.get(id) else { return true };
+        let Some(mut entered) = connection.note.entered else { return true };
         for direction in [Direction::Original, Direction::Reply] {
-            if let Some((interface, _)) = entered.ways[direction as usize] {
+            let way = &mut entered.ways[direction as usize];
+            if let Some((interface, _)) = *way {
                 let arrival = Arrival { interface, tuple: connection.incoming(direction) };
                 let left = self.path.leave(&arrival);
-                self.check(left);
+                if self.check(left).is_some() {
+                    *way = None;
+                }
             }
         }
-        self.places[entered.place as usize] = None;
-        self.resting.push_back((entered.place, now + REST));
-        self.counters.connections -= 1;
+        if let Some(note) = conntrack.note_mut(id) {
+            note.entered = Some(entered);
+        }
+        entered.ways == [None; 2]
+    }
+
+    /// From now on a connection is forwarded here. Returns how many packets were forwarded
+    /// elsewhere until then and had not been counted, and whether its ways were taken back; if
+    /// not, all must become [void](Self::void).
+    pub(crate) fn leave(
+        &mut self,
+        id: ConnectionId,
+        conntrack: &mut Conntrack<Note>,
+        now: Time,
+    ) -> (u64, bool) {
+        let is_taken_back = self.take_back(id, conntrack);
+        // Only now nothing more is forwarded, and all that was is known.
+        let packets = self.catch_up(id, conntrack);
+        if let Some(entered) = conntrack.note_mut(id).and_then(|note| note.entered.take()) {
+            self.places[entered.place as usize] = None;
+            self.resting.push_back((entered.place, now + REST));
+            self.counters.connections -= 1;
+        }
+        (packets, is_taken_back)
     }
 
     fn take_place(&mut self, now: Time) -> Option<u32> {

@@ -252,10 +252,11 @@ impl Forwarder {
 
     /// From now on everything is forwarded here.
     pub fn clear_fast_path(&mut self) {
-        let Some(mut fast) = self.fast.take() else { return };
-        for id in fast.connections() {
-            fast.leave(id, &mut self.conntrack, Time::ZERO);
+        for id in self.fast.as_ref().map(Entering::connections).unwrap_or_default() {
+            // What cannot be taken back is of no edition that counts, or goes with the fast path.
+            self.leave_counted(id, Time::ZERO);
         }
+        self.fast = None;
     }
 
     /// What was forwarded elsewhere, as far as it is caught up with.
@@ -293,10 +294,35 @@ impl Forwarder {
             if self.links.resolve(&route, destination, now).is_some() {
                 continue;
             }
-            if let Some(fast) = &mut self.fast {
-                fast.leave(id, &mut self.conntrack, now);
-            }
+            self.leave_fast(id, now);
             return;
+        }
+    }
+
+    /// From now on a connection is forwarded here.
+    pub(crate) fn leave_fast(&mut self, id: ConnectionId, now: Time) {
+        if !self.leave_counted(id, now) {
+            self.void_ways();
+        }
+    }
+
+    /// The same. False: its ways could not be taken back.
+    fn leave_counted(&mut self, id: ConnectionId, now: Time) -> bool {
+        let Some(fast) = &mut self.fast else { return true };
+        let (packets, is_taken_back) = fast.leave(id, &mut self.conntrack, now);
+        self.counters.packets += packets;
+        self.counters.forwarded += packets;
+        is_taken_back
+    }
+
+    /// After a packet of a connection was judged here: whoever forwards the others is told what it
+    /// has shown, or no longer forwards them.
+    pub(crate) fn tell_fast(&mut self, id: ConnectionId, now: Time) {
+        let Some(fast) = &mut self.fast else { return };
+        let Some(connection) = self.conntrack.get(id) else { return };
+        match fast.must_leave(connection) {
+            true => self.leave_fast(id, now),
+            false => fast.tell(id, &self.conntrack),
         }
     }
 
@@ -335,10 +361,7 @@ impl Forwarder {
         }
         let Some(those) = self.entered_by(&moved) else { return self.void_ways() };
         for id in those {
-            self.catch_up(id);
-            if let Some(fast) = &mut self.fast {
-                fast.leave(id, &mut self.conntrack, moved.at);
-            }
+            self.leave_fast(id, moved.at);
         }
     }
 
@@ -363,10 +386,8 @@ impl Forwarder {
 
     /// Forgets a connection.
     pub(crate) fn end(&mut self, id: ConnectionId, now: Time) {
+        self.leave_fast(id, now);
         if let Some(connection) = self.conntrack.remove(id) {
-            if let Some(fast) = &mut self.fast {
-                fast.forget(&connection, now);
-            }
             self.release_waiting(connection.note.switched);
             self.let_go(&connection.note);
         }

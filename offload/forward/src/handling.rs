@@ -290,9 +290,7 @@ impl Forwarder {
                 }
                 match self.conntrack.handle(id, direction, &seen, moment.now) {
                     Judged::Inside => {
-                        if let Some(fast) = &mut self.fast {
-                            fast.tell(id, &mut self.conntrack, moment.now);
-                        }
+                        self.tell_fast(id, moment.now);
                         self.end_drain_of_reset(id);
                         if let Some(change) = &rewrite
                             && let Some(switched) =
