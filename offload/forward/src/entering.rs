@@ -168,10 +168,16 @@ impl Entering {
             && interface != arrival.interface
         {
             let left = self.path.leave(&Arrival { interface, ..*arrival });
-            self.check(left);
+            if self.check(left).is_none() {
+                return;
+            }
+            entered.ways[side] = None;
         }
         let result = self.path.enter(arrival, way);
-        entered.ways[side] = self.check(result).map(|()| (arrival.interface, way.edition));
+        // One of an older edition stays where it is if it cannot be renewed.
+        if self.check(result).is_some() {
+            entered.ways[side] = Some((arrival.interface, way.edition));
+        }
     }
 
     /// Something that decisions depend on is otherwise: none of those that were entered counts.

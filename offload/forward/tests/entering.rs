@@ -163,6 +163,22 @@ fn what_is_forwarded_until_a_connection_leaves_is_known() {
     assert_eq!(outside(&world), 0);
 }
 
+/// A way that cannot be renewed leaves the one before in its place, which goes with the connection:
+/// it would be of somebody else's place one day.
+#[test]
+fn a_way_that_cannot_be_renewed_is_not_forgotten() {
+    let mut world = World::new(|_| {});
+    let said = with_path(&mut world);
+    let seen = entered(&mut world, &said);
+    world.forwarder.set_mtu(usize::from(OUTSIDE), 1400);
+    said.lock().unwrap().refuses_to_enter = true;
+    world.try_leave(&tcp(ACK, 101, 501)).unwrap();
+    world.try_enter(&tcp_back(seen, ACK, 501, 101)).unwrap();
+    assert_eq!(said.lock().unwrap().ways.len(), 2);
+    world.try_leave(&tcp(RST, 101, 0)).unwrap();
+    assert_eq!(said.lock().unwrap().ways, []);
+}
+
 /// A way that cannot be taken back no longer counts.
 #[test]
 fn a_way_that_cannot_be_taken_back_does_not_count() {
