@@ -10,8 +10,9 @@
 //! ```text
 //!  a packet of an established connection ─▶ enter ──▶ forwarded elsewhere, and counted there
 //!  FIN, RST, SYN, fragment, outside of the windows, ... ─▶ catch up ─▶ judged here ─▶ still established?  no: leave
-//!  another route, MTU, rule, or health ─▶ void: all ways are of an old edition, and each is entered anew by its next packet
+//!  another route, MTU, or rule ─▶ void: all ways are of an old edition, and each is entered anew by its next packet
 //!  a neighbour with another MAC address ─▶ those by way of it leave, if they are few; else void
+//!  a back end that does otherwise ─▶ the ways of its connections are taken back, if they are few; else void
 //! ```
 //!
 //! Not entered: what comes in or goes out where nobody else forwards, what a limit holds for, what

@@ -11,7 +11,7 @@ use hashbrown::HashSet;
 use nicache_tcp::Time;
 
 use crate::config::Config;
-use crate::conntrack::{ConnectionId, Conntrack};
+use crate::conntrack::{Connection, ConnectionId, Conntrack};
 use crate::counters::Counters;
 use crate::entering::Entering;
 use crate::fan_out::FanOut;
@@ -132,7 +132,7 @@ impl Forwarder {
     pub fn set_health(&mut self, chosen: Chosen, health: Health) {
         if self.services.health(chosen) != health {
             self.services.set_health(chosen, health);
-            self.void_ways();
+            self.take_back_ways(chosen);
         }
     }
 
@@ -140,7 +140,7 @@ impl Forwarder {
     /// its datagrams if it does not.
     pub fn set_answers(&mut self, chosen: Chosen, answers: bool) {
         if self.services.set_answers(chosen, answers) {
-            self.void_ways();
+            self.take_back_ways(chosen);
         }
     }
 
@@ -365,19 +365,44 @@ impl Forwarder {
         }
     }
 
+    /// A back end does otherwise: its connections that are entered come up again, and their next
+    /// packets enter them anew. No decision about another one depends on it.
+    fn take_back_ways(&mut self, chosen: Chosen) {
+        let is_its = |connection: &Connection<Note>| connection.note.back_end() == Some(chosen);
+        let Some(those) = self.entered_where(is_its) else { return self.void_ways() };
+        let mut are_taken_back = true;
+        for id in those {
+            if let Some(fast) = &mut self.fast {
+                are_taken_back &= fast.take_back(id, &mut self.conntrack);
+            }
+        }
+        if !are_taken_back {
+            self.void_ways();
+        }
+    }
+
     /// Connections that are entered by way of neighbours. `None`: too many to look at each.
     fn entered_by(&self, moved: &Moved) -> Option<ArrayVec<ConnectionId, LEAVE_MAX>> {
-        let mut those = ArrayVec::new();
         if moved.are_more {
             return None;
         }
-        for id in self.fast.as_ref().map(Entering::connections).unwrap_or_default() {
-            let Some(connection) = self.conntrack.get(id) else { continue };
+        self.entered_where(|connection| {
             let is_by = |direction| {
                 let destination = connection.outgoing(direction).destination.address;
                 self.links.next_hop(destination).is_some_and(|next| moved.who.contains(&next))
             };
-            if [Direction::Original, Direction::Reply].into_iter().any(is_by) {
+            [Direction::Original, Direction::Reply].into_iter().any(is_by)
+        })
+    }
+
+    /// Connections that are entered and that something is said of. `None`: too many.
+    fn entered_where(
+        &self,
+        is_it: impl Fn(&Connection<Note>) -> bool,
+    ) -> Option<ArrayVec<ConnectionId, LEAVE_MAX>> {
+        let mut those = ArrayVec::new();
+        for id in self.fast.as_ref().map(Entering::connections).unwrap_or_default() {
+            if self.conntrack.get(id).is_some_and(&is_it) {
                 those.try_push(id).ok()?;
             }
         }

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use nicache_forward::conntrack::Phase;
 use nicache_forward::fast_path::{Arrival, FastPath, Numbers, Passed, Way};
+use nicache_forward::services::{BackEnd, Chosen, Health, ServiceConfig};
+use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_tcp::Time;
 use packets::*;
 use world::*;
@@ -189,4 +191,108 @@ fn a_way_that_cannot_be_taken_back_does_not_count() {
     world.try_leave(&tcp(RST, 101, 0)).unwrap();
     let said = said.lock().unwrap();
     assert!(said.ways.iter().all(|(_, way)| way.edition != said.edition), "{said:?}");
+}
+
+fn services(config: &mut nicache_forward::Config) {
+    let back_end = |number: usize| BackEnd {
+        endpoint: Endpoint::new(address(SERVERS[number]), 80),
+        weight: 1,
+    };
+    config.services = vec![ServiceConfig {
+        protocol: Protocol::Udp,
+        address: Endpoint::new(address("10.1.0.100"), 80),
+        back_ends: vec![back_end(0), back_end(1)],
+        masquerade: None,
+        by_name: None,
+    }];
+    config.interfaces[1].masquerade = vec![];
+}
+
+/// Datagrams of a client's port to the service, and their answers. Who has answered.
+fn exchanges(world: &mut World, port: u16, count: usize) -> std::net::IpAddr {
+    let mut server = None;
+    for _ in 0..count {
+        let to = (address("10.1.0.100"), 80);
+        let seen = world.try_leave(&Recipe::new(UDP, (address(CLIENTS[0]), port), to)).unwrap();
+        let back = Recipe::new(UDP, (seen.destination, 80), (address(CLIENTS[0]), port));
+        world.try_enter(&back).unwrap();
+        server = Some(seen.destination);
+    }
+    server.unwrap()
+}
+
+/// The ports of clients whose ways count, each as often as it has ways.
+fn counting(said: &Mutex<Said>) -> Vec<u16> {
+    let said = said.lock().unwrap();
+    let ways = said.ways.iter().filter(|(_, way)| way.edition == said.edition);
+    let mut ports: Vec<u16> = ways
+        .map(|(arrival, way)| match way.direction as usize {
+            0 => arrival.tuple.source.port,
+            _ => way.tuple.destination.port,
+        })
+        .collect();
+    ports.sort_unstable();
+    ports
+}
+
+/// A back end that goes, comes, or is drained takes its own connections off the fast path, and
+/// nobody else's.
+#[test]
+fn a_back_end_takes_nobody_else_with_it() {
+    let mut world = World::new(services);
+    let said = with_path(&mut world);
+    let (ports, mut of): (Vec<u16>, [Vec<u16>; 2]) = ((1..=20).collect(), Default::default());
+    for port in &ports {
+        let server = exchanges(&mut world, *port, 6);
+        let number = usize::from(server == address(SERVERS[1]));
+        of[number].push(*port);
+    }
+    assert!(of.iter().all(|ports| ports.len() > 4), "{of:?}");
+    let twice = |ports: &[u16]| -> Vec<u16> { ports.iter().flat_map(|port| [*port; 2]).collect() };
+    assert_eq!(counting(&said), twice(&ports));
+    let chosen = Chosen { service: 0, back_end: 0 };
+    let until = Time::from_millis(5000);
+    let changes: [fn(&mut World, Chosen, Time); 3] = [
+        |world, chosen, _| world.forwarder.set_answers(chosen, false),
+        |world, chosen, _| world.forwarder.set_answers(chosen, true),
+        |world, chosen, until| world.forwarder.set_health(chosen, Health::Draining { until }),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        change(&mut world, chosen, until);
+        if number == 1 {
+            // It is back, and has nothing yet.
+            assert_eq!(counting(&said), twice(&ports));
+            world.forwarder.set_health(Chosen { service: 0, back_end: 1 }, Health::Down);
+            assert_eq!(counting(&said), []);
+        } else if number == 0 {
+            assert_eq!(counting(&said), twice(&of[1]));
+        } else {
+            assert_eq!(counting(&said), []);
+        }
+        for port in &ports {
+            exchanges(&mut world, *port, 6);
+        }
+        assert_eq!(counting(&said), twice(&ports));
+    }
+    let said = said.lock().unwrap();
+    assert!(said.ways.iter().all(|(_, way)| way.until == until), "the deadline is in the ways");
+    let fast = world.forwarder.fast_counters().unwrap();
+    assert_eq!((fast.voided, fast.failed), (0, 0));
+}
+
+/// With more of them than are taken off one by one, all ways become void.
+#[test]
+fn a_back_end_with_many_connections() {
+    let mut world = World::new(|config| {
+        services(config);
+        config.services[0].back_ends[1].weight = 0;
+    });
+    let said = with_path(&mut world);
+    for port in 1..=300 {
+        exchanges(&mut world, port, 6);
+    }
+    assert_eq!(counting(&said).len(), 600);
+    world.forwarder.set_answers(Chosen { service: 0, back_end: 0 }, false);
+    assert_eq!(counting(&said), []);
+    assert_eq!(world.forwarder.fast_counters().unwrap().voided, 1);
 }
