@@ -4,7 +4,8 @@
 //! RFC 5382 and RFC 7857 section 2 for the states.
 //!
 //! A segment outside of the windows changes nothing (invariant F7), and is passed on: the ends
-//! judge it better (RFC 5961).
+//! judge it better (RFC 5961). Only where both ends go on with each other outside of them, and
+//! nothing is inside for long, what is known is wrong, and is learned anew.
 //!
 //! ```text
 //!  SynSent ─SYN,ACK─▶ SynReceived ─ACK─▶ Established ─FIN─▶ Closing ─FIN of the other, both acknowledged─▶ TimeWait
@@ -21,6 +22,10 @@ use crate::view::TcpView;
 /// How far an acknowledgment may be behind at least: more than any window without scaling (van
 /// Rooij 2000, section 3).
 const ACK_BEHIND_MAX: u32 = 66_000;
+
+/// So many segments, which fit each other and nothing that is known, are those of the connection:
+/// its numbers were missed.
+const ASTRAY_MAX: u8 = 16;
 
 /// A direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +132,19 @@ pub enum Judged {
     Begins,
 }
 
+/// Segments that were outside of the windows, since the last one that was not.
+///
+/// An end answers a stranger's segment with one of its own (RFC 9293 section 3.10.7.4), which is
+/// within the windows. So where none is for long, and both ends agree with each other, not they are
+/// wrong, but what is known of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Astray {
+    /// By direction: behind the last number of the segment, and the number that it acknowledges.
+    last: [Option<(Seq, Seq)>; 2],
+    /// So many fit each other.
+    count: u8,
+}
+
 /// Follows the state and the windows of a TCP connection of others. A segment outside of the
 /// windows changes nothing (invariant F7).
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +161,7 @@ pub struct TcpTrack {
     /// begins another one between the same ends: the end of this one may have been missed, and a
     /// number that is not later may do, too (RFC 6191).
     again: Option<Side>,
+    astray: Astray,
 }
 
 impl TcpTrack {
@@ -157,6 +176,7 @@ impl TcpTrack {
             is_unknown: [false; 2],
             is_guessed: !segment.flags.syn(),
             again: None,
+            astray: Astray::default(),
         };
         let [sender, _] = &mut track.sides;
         if segment.flags.syn() {
@@ -184,6 +204,7 @@ impl TcpTrack {
             is_unknown: [true; 2],
             is_guessed: true,
             again: None,
+            astray: Astray::default(),
         }
     }
 
@@ -280,9 +301,10 @@ impl TcpTrack {
             };
             return if refuses { self.reset() } else { Judged::Outside };
         }
-        if !self.is_inside(direction, segment) {
+        if !self.is_inside(direction, segment) && !self.finds_again(direction, segment) {
             return Judged::Outside;
         }
+        self.astray = Astray::default();
         if flags.rst() {
             // What the receiver would not believe changes nothing: before what it has acknowledged
             // (RFC 5961 section 3.2).
@@ -379,6 +401,7 @@ impl TcpTrack {
                 is_unknown: [false; 2],
                 is_guessed: false,
                 again: None,
+                astray: Astray::default(),
             };
         }
         let (side, other) =
@@ -447,6 +470,48 @@ impl TcpTrack {
         is_near
             && segment.ack.le(receiver.end)
             && segment.ack.ge(receiver.end + 0u32.wrapping_sub(behind))
+    }
+
+    /// A segment is outside. True: so are those of both ends for long, they fit each other, and the
+    /// connection is known anew by them.
+    fn finds_again(&mut self, direction: Direction, segment: &TcpView) -> bool {
+        let flags = segment.flags;
+        if self.state != TcpState::Established || flags.rst() || !flags.ack() {
+            return false;
+        }
+        let (sender, receiver) = (direction as usize, direction.other() as usize);
+        let (end, ack) = (segment.seq + segment.numbers(), segment.ack);
+        // How far a number may be from one that was seen before.
+        let window = |side: usize| ACK_BEHIND_MAX.max(self.sides[side].max_window);
+        let is_behind = |value: Seq, other: Seq, most: u32| {
+            value.le(other) && value.ge(other + 0u32.wrapping_sub(most))
+        };
+        let Astray { mut last, mut count } = self.astray;
+        let goes_on = last[sender].is_none_or(|(before, _)| {
+            let most = window(receiver);
+            is_behind(before, end, most) || is_behind(end, before, most)
+        });
+        let is_agreed = last[receiver].is_none_or(|(other_end, other_ack)| {
+            is_behind(ack, other_end, window(sender)) && is_behind(other_ack, end, window(receiver))
+        });
+        if !goes_on || !is_agreed {
+            (last, count) = ([None; 2], 0);
+        }
+        last[sender] = Some((end, ack));
+        self.astray = Astray { last, count: count.saturating_add(1) };
+        let ([Some(original), Some(reply)], true) = (last, self.astray.count >= ASTRAY_MAX) else {
+            return false;
+        };
+        let windows = self.sides.map(|side| side.max_window);
+        for (side, ((end, acked), (_, other_acked), window)) in self
+            .sides
+            .iter_mut()
+            .zip([(original, reply, windows[1]), (reply, original, windows[0])])
+        {
+            let allowed = other_acked + window;
+            (side.end, side.acked, side.max_end) = (end, acked, end.max(allowed));
+        }
+        self.is_inside(direction, segment)
     }
 
     fn advance(&mut self, direction: Direction, segment: &TcpView) {
@@ -617,6 +682,73 @@ mod tests {
             track.handle(Direction::Reply, &segment(Flags::RST, 9000, 0, 0)),
             Judged::Inside
         );
+    }
+
+    /// What was forwarded elsewhere was missed: the ends go on with each other, and are followed
+    /// when that is certain.
+    #[test]
+    fn ends_that_go_on_where_nobody_has_seen_them() {
+        let far = 50_000_000;
+        let mut track = established();
+        let (mut seq, mut ack) = (101 + far, 501 + 2 * far);
+        let mut judged = Vec::new();
+        for _ in 0..ASTRAY_MAX {
+            judged.push(track.handle(Direction::Original, &segment(ACK, seq, ack, 300)));
+            seq += 300;
+            judged.push(track.handle(Direction::Reply, &segment(ACK, ack, seq, 700)));
+            ack += 700;
+        }
+        let first = judged.iter().position(|judged| *judged == Judged::Inside).unwrap();
+        assert_eq!(first, usize::from(ASTRAY_MAX) - 1);
+        assert!(judged[first..].iter().all(|judged| *judged == Judged::Inside), "{judged:?}");
+        // Windows are what they were.
+        let beyond = segment(ACK, ack + 1001, seq, 10);
+        assert_eq!(track.handle(Direction::Reply, &beyond), Judged::Outside);
+        assert_eq!(
+            track.handle(Direction::Original, &segment(ACK | Flags::FIN, seq, ack, 0)),
+            Judged::Inside
+        );
+        assert_eq!(track.state(), TcpState::Closing);
+    }
+
+    /// Strangers who send in the name of both ends: either does not fit the other, or one of the
+    /// ends answers, or one alone is heard.
+    #[test]
+    fn strangers_who_agree_with_nobody() {
+        let far = 50_000_000;
+        let mut track = established();
+        for step in 0..200 {
+            let (seq, ack) = (101 + far + 10 * step, 501 + far);
+            let one = segment(ACK, seq, ack, 10);
+            assert_eq!(track.handle(Direction::Original, &one), Judged::Outside, "one alone");
+        }
+        let mut track = established();
+        for step in 0..200 {
+            let (seq, ack) = (101 + far + 10 * step, 501 + far);
+            for (direction, one) in [
+                (Direction::Original, segment(ACK, seq, ack, 10)),
+                (Direction::Reply, segment(ACK, ack + far, seq + 10, 0)),
+            ] {
+                assert_eq!(track.handle(direction, &one), Judged::Outside, "not of each other");
+            }
+        }
+        let mut track = established();
+        for step in 0..200 {
+            let (seq, ack) = (101 + far + 10 * step, 501 + far);
+            for (direction, one, expected) in [
+                (Direction::Original, segment(ACK, seq, ack, 10), Judged::Outside),
+                (Direction::Reply, segment(ACK, ack, seq + 10, 0), Judged::Outside),
+            ] {
+                assert_eq!(track.handle(direction, &one), expected);
+            }
+            if step % 5 == 4 {
+                // The end says where it stands.
+                let own = segment(ACK, 501, 101, 0);
+                assert_eq!(track.handle(Direction::Reply, &own), Judged::Inside);
+            }
+        }
+        let own = segment(ACK, 101, 501, 100);
+        assert_eq!(track.handle(Direction::Original, &own), Judged::Inside);
     }
 
     /// Between the answer and the last acknowledgment.
@@ -945,7 +1077,7 @@ mod tests {
                 } else {
                     (seq, ack, payload_len)
                 };
-                track.again = None;
+                (track.again, track.astray) = (None, Astray::default());
                 let before = format!("{track:?}");
                 let segment = segment(Flags(flags), seq, ack, payload_len);
                 match track.handle(direction, &segment) {
@@ -954,8 +1086,8 @@ mod tests {
                     }
                     Judged::Inside => {}
                     Judged::Outside => {
-                        // But for a SYN that may be judged better by the other end.
-                        track.again = None;
+                        // But for what may be judged better by the other end, or by others.
+                        (track.again, track.astray) = (None, Astray::default());
                         prop_assert_eq!(before, format!("{track:?}"));
                     }
                     Judged::Begins => prop_assert!(matches!(
