@@ -6,6 +6,8 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nicache_forward::conntrack::Phase;
 use nicache_forward::copying::Copying;
-use nicache_forward::fast_path::FastCounters;
+use nicache_forward::fast_path::{Arrival, FastCounters, FastPath, Numbers, Passed, Way};
 use nicache_forward::interface::Interface;
 use nicache_forward::nat::{External, Filtering};
 use nicache_forward::note::Note;
@@ -33,6 +35,7 @@ use crate::maps::Handles;
 use crate::{Maps, Programs};
 
 mod by_name;
+mod edges;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const VLAN: u16 = 9;
@@ -45,8 +48,55 @@ struct World {
     /// Has the programs and the interfaces.
     middle: Namespace,
     handles: Handles,
+    is_lease_over: Arc<AtomicBool>,
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The maps, whose lease may be one that is over.
+#[derive(Debug)]
+struct Leased {
+    maps: Maps,
+    is_over: Arc<AtomicBool>,
+}
+
+impl FastPath for Leased {
+    fn places(&self) -> u32 {
+        self.maps.places()
+    }
+
+    fn has(&self, interface: usize) -> bool {
+        self.maps.has(interface)
+    }
+
+    fn begin(&mut self, place: u32, numbers: Option<[Numbers; 2]>) -> std::io::Result<()> {
+        self.maps.begin(place, numbers)
+    }
+
+    fn enter(&mut self, arrival: &Arrival, way: &Way) -> std::io::Result<()> {
+        self.maps.enter(arrival, way)
+    }
+
+    fn leave(&mut self, arrival: &Arrival) -> std::io::Result<()> {
+        self.maps.leave(arrival)
+    }
+
+    fn look(&mut self, place: u32) -> std::io::Result<([Numbers; 2], [Passed; 2])> {
+        self.maps.look(place)
+    }
+
+    fn tell(&mut self, place: u32, numbers: [Numbers; 2]) -> std::io::Result<()> {
+        self.maps.tell(place, numbers)
+    }
+
+    fn keep(&mut self, edition: u32, until: Time) -> std::io::Result<()> {
+        let is_over = self.is_over.load(Ordering::Relaxed);
+        self.maps.keep(edition, if is_over { Time(1) } else { until })
+    }
+
+    fn unsent(&self) -> u64 {
+        self.maps.unsent()
+    }
 }
 
 fn now() -> Time {
@@ -148,6 +198,11 @@ impl World {
                 Maps::open(&handles, take.try_clone_to_owned().unwrap(), interfaces).unwrap();
             (sockets, (programs, maps), handles)
         });
+        let is_lease_over = Arc::new(AtomicBool::new(false));
+        let maps = {
+            let (programs, maps) = maps;
+            (programs, Leased { maps, is_over: Arc::clone(&is_lease_over) })
+        };
         let (jobs, inbox) = channel::<Job>();
         let thread = std::thread::spawn(move || {
             let (_programs, maps) = maps;
@@ -177,7 +232,8 @@ impl World {
                 }
             }
         });
-        Some(Self { client, server, middle, handles, jobs: Some(jobs), thread: Some(thread) })
+        let (jobs, thread) = (Some(jobs), Some(thread));
+        Some(Self { client, server, middle, handles, is_lease_over, jobs, thread })
     }
 
     fn ask<T: Send + 'static>(&self, job: impl FnOnce(&mut Forwarder) -> T + Send + 'static) -> T {

@@ -157,6 +157,15 @@ fn headers_are_split_from_payload() {
                 .try_into()
                 .map(|[report]: [Received; 1]| report);
             let report = report.unwrap();
+            // What has crossed the bus, by its kind.
+            let bus = *bench.card.bus();
+            let of = [BusClass::NetworkHeaders, BusClass::Content, BusClass::Other];
+            let crossed = match (is_split, copy) {
+                (true, true) => [header_len as u64, 1000, 0],
+                (true, false) => [header_len as u64, 0, 0],
+                (false, _) => [0, 0, data.len() as u64],
+            };
+            assert_eq!(of.map(|class| bus.of(class)), crossed, "{kind}");
             assert_eq!((report.is_first, report.is_last, report.port), (true, true, 1));
             assert_eq!(
                 (report.len as usize, report.is_split, report.is_unused),

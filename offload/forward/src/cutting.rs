@@ -162,5 +162,12 @@ mod tests {
             add(sum(&head[34..]), sum(&payload)),
         );
         assert_eq!(finish(whole), 0);
+        // RFC 768: 0 is no checksum. With this in the payload, that is what it comes to.
+        let field = |head: &Head| u16::from_be_bytes([head[40], head[41]]);
+        let rest = field(&head);
+        let partial = pseudo.to_be_bytes();
+        head[40..42].copy_from_slice(&partial);
+        assert!(complete(&mut head, 14, offload, add(sum(&payload), rest)).is_some());
+        assert_eq!(field(&head), 0xffff);
     }
 }

@@ -165,6 +165,28 @@ fn what_is_forwarded_until_a_connection_leaves_is_known() {
     assert_eq!(outside(&world), 0);
 }
 
+/// A flow that was not heard of here for more than half a turn of its numbers is followed; one that
+/// both have seen stays where it was seen last.
+#[test]
+fn numbers_that_have_turned_over_are_followed() {
+    let mut world = World::new(|_| {});
+    let said = with_path(&mut world);
+    let seen = entered(&mut world, &said);
+    // What is judged here is not set back by what is known there.
+    world.try_leave(&Recipe { payload: vec![1; 1000], ..tcp(ACK, 101, 501) }).unwrap();
+    world.try_enter(&tcp_back(seen, ACK, 501, 1101)).unwrap();
+    assert_eq!(outside(&world), 0);
+    let place = said.lock().unwrap().ways[0].1.place;
+    for turn in 1..=3u32 {
+        // Three gigabytes.
+        said.lock().unwrap().forward(place, 3_000_000);
+        let end = 101 + turn.wrapping_mul(3_000_000_000u32);
+        world.try_leave(&tcp(ACK, end, 501)).unwrap();
+        world.try_enter(&tcp_back(seen, ACK, 501, end)).unwrap();
+        assert_eq!(outside(&world), 0, "turn {turn}");
+    }
+}
+
 /// A way that cannot be renewed leaves the one before in its place, which goes with the connection:
 /// it would be of somebody else's place one day.
 #[test]

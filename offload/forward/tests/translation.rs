@@ -86,6 +86,48 @@ fn answer(frame: &[u8], like: &Recipe, payload: Vec<u8>) -> Recipe {
     }
 }
 
+/// RFC 768: 0 is no checksum of UDP. One that comes to that is written as 0xffff.
+#[test]
+fn a_checksum_that_comes_to_nothing() {
+    for end in [0, 2] {
+        let mut world = World::new(|_| {});
+        let field = |world: &mut World, payload: Vec<u8>| {
+            let ends = ((address(CLIENTS[end]), 4000), (address(SERVERS[end]), 53));
+            let left = world.leaves(&Recipe { payload, ..Recipe::new(UDP, ends.0, ends.1) });
+            let at = Seen::of(&left).transport_at + 6;
+            [left[at], left[at + 1]]
+        };
+        // With this in the payload, the sum of all that leaves is 0xffff.
+        let rest = field(&mut world, vec![0; 20]);
+        let payload = [&rest[..], &[0; 18]].concat();
+        assert_eq!(field(&mut world, payload), [0xff, 0xff], "{end}");
+    }
+}
+
+/// An error goes to whoever seems to have sent what it quotes. One for another address is not about
+/// that, and nobody inside hears of it.
+#[test]
+fn an_error_for_somebody_else() {
+    let mut world = World::new(|_| {});
+    let left =
+        world.leaves(&Recipe::new(UDP, (address(CLIENTS[0]), 4000), (address(SERVERS[0]), 53)));
+    let error = Recipe {
+        tags: vec![TAG],
+        to_mac: [2, 0, 0, 0, 1, OUTSIDE],
+        ..Recipe::error(address(SERVERS[1]), &left, 28, (3, 3), 0)
+    };
+    for (destination, expected) in [
+        (error.destination, Ok(usize::from(INSIDE))),
+        (address("192.0.2.77"), Err(Drop::StrayError)),
+        (address(CLIENTS[0]), Err(Drop::StrayError)),
+        (address(CLIENTS[1]), Err(Drop::StrayError)),
+    ] {
+        let frame = Recipe { destination, ..error.clone() }.raw_frame();
+        let came = world.handle(&frame, OUTSIDE, Offload::default());
+        assert_eq!(came.map(|(interface, ..)| interface), expected, "{destination}");
+    }
+}
+
 /// Later fragments wait with the first one for a neighbor whose MAC address is not known yet, and
 /// go where it goes.
 #[test]

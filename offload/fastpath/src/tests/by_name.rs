@@ -136,29 +136,34 @@ fn segments_that_an_end_does_not_take_go_up() {
 }
 
 /// An end without a kernel, by its number: 0 is the client.
-struct End {
+pub(super) struct End {
     socket: PacketSocket,
     number: u8,
     from: (IpAddr, u16),
-    to: (IpAddr, u16),
+    pub(super) to: (IpAddr, u16),
     burst: Burst,
 }
 
-struct Got {
-    tcp: SegmentHead,
-    from: (IpAddr, u16),
+pub(super) struct Got {
+    pub(super) tcp: SegmentHead,
+    pub(super) from: (IpAddr, u16),
     payload: Vec<u8>,
 }
 
 impl End {
-    fn new(namespace: &Namespace, number: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Self {
+    pub(super) fn new(
+        namespace: &Namespace,
+        number: u8,
+        from: (IpAddr, u16),
+        to: (IpAddr, u16),
+    ) -> Self {
         let socket = namespace
             .run(|| PacketSocket::open("eth0", 1, &PacketConfig::default()).unwrap().remove(0));
         Self { socket, number, from, to, burst: Burst::new(32) }
     }
 
     /// `swaps`: the timestamps are not where everybody has them.
-    fn send(&mut self, repr: HeadRepr, payload: &[u8], swaps: bool) {
+    pub(super) fn send(&mut self, repr: HeadRepr, payload: &[u8], swaps: bool) {
         let addresses = Addresses {
             source_mac: [4, 0, 0, 0, 9, self.number],
             destination_mac: [2, 0, 0, 0, 1, self.number],
@@ -181,7 +186,7 @@ impl End {
     }
 
     /// The next segment that comes here. All of it is as it should be.
-    fn get(&mut self) -> Got {
+    pub(super) fn get(&mut self) -> Got {
         let to = self.from;
         within(|| {
             self.socket.receive(&mut self.burst).unwrap();
