@@ -5,7 +5,8 @@
 //! entries and fills depends on. The stamp is there before the first byte of the reply goes to the
 //! client, so clients that have the reply never get what was true before (I1), whichever card of
 //! the server they ask, also from servers whose changes no witness sees. On a connection that the
-//! card does not follow (opaque, untracked) only what begins a segment is seen.
+//! card does not follow (opaque, untracked), and of a head in pieces for which there is no buffer,
+//! only what begins a segment is seen.
 
 use nicache_http::{
     HeaderScratch, Method, ReplyHead, ReplyOutcome, RequestOutcome, UriKey, parse_reply,

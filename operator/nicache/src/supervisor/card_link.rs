@@ -262,7 +262,13 @@ mod tests {
         scope(|scope| {
             let mut asker: Option<ScopedJoinHandle<'_, Result<Answer>>> = None;
             link.connect(theirs, 2, || {
-                asker = Some(scope.spawn(|| link.ask(Question::PurgeAll)));
+                let (is_there, there) = mpsc::channel();
+                let link = &link;
+                asker = Some(scope.spawn(move || {
+                    is_there.send(()).unwrap();
+                    link.ask(Question::PurgeAll)
+                }));
+                there.recv().unwrap();
                 // The younger one may have a fill under way now.
                 assert!(is_silent(&older, Duration::from_millis(300)), "the older one is asked");
                 Ok(())
