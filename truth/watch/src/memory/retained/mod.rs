@@ -224,13 +224,21 @@ impl Retained {
 
     /// This process may be asked where paths start, as long as it is there.
     fn may_ask(&mut self, event: &LookupEvent) {
-        if event.starter == 0 && !self.askable.iter().any(|asked| asked.tgid == event.tgid) {
+        if event.starter == 0 && !self.is_askable(event.tgid) {
             let asked = LookupEvent { path: Box::default(), ..event.clone() };
             self.orphans.truncate(ASKABLE_MAX - 1);
             self.orphans.push_front(asked.clone());
-            self.askable.truncate(ASKABLE_MAX - 1);
-            self.askable.push_front(asked);
+            self.ask_first(asked);
         }
+    }
+
+    fn is_askable(&self, process: u32) -> bool {
+        self.askable.iter().any(|asked| asked.tgid == process)
+    }
+
+    fn ask_first(&mut self, asked: LookupEvent) {
+        self.askable.truncate(ASKABLE_MAX - 1);
+        self.askable.push_front(asked);
     }
 
     /// Whoever has started a process outlives it where processes end after a few requests (PHP-FPM,
@@ -244,8 +252,8 @@ impl Retained {
             let Some(parent) = parent_of(child.tgid) else { continue };
             let parent = LookupEvent { tgid: parent, tid: parent, ..LookupEvent::blank(0) };
             let root = resolver.root_of(&child);
-            if root.is_ok() && root == resolver.root_of(&parent) {
-                self.may_ask(&parent);
+            if !self.is_askable(parent.tgid) && root.is_ok() && root == resolver.root_of(&parent) {
+                self.ask_first(parent);
             }
         }
     }
@@ -361,9 +369,10 @@ impl Retained {
         }
     }
 
-    /// Are there openings to [verify](Retained::verify)?
+    /// Are there openings to [verify](Retained::verify), or processes whose parents are to be asked
+    /// for as long as they are there?
     pub(crate) fn has_new(&self) -> bool {
-        !self.unverified.is_empty()
+        !self.unverified.is_empty() || !self.orphans.is_empty()
     }
 
     /// Is there anything to verify?

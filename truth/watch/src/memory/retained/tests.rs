@@ -1,5 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "real processes are looked at")]
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use super::file::VOLATILE_CHANGES;
@@ -491,9 +492,15 @@ fn a_device_may_be_another_after_a_mount() {
     assert!(retained.has(CODE));
 }
 
+fn identity_of(path: &Path) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::metadata(path).unwrap();
+    let dev = (rustix::fs::major(file.dev()) << 20) | rustix::fs::minor(file.dev());
+    Identity { dev, ino: file.ino() }
+}
+
 #[test]
 fn what_is_mounted_over_a_file_changes_it_and_what_is_mounted_elsewhere_does_not() {
-    use std::os::unix::fs::MetadataExt;
     crate::ground::own_mounts();
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     for name in ["code", "elsewhere"] {
@@ -501,9 +508,7 @@ fn what_is_mounted_over_a_file_changes_it_and_what_is_mounted_elsewhere_does_not
     }
     let path = folder.path().join("code/a.php");
     std::fs::write(&path, "old").unwrap();
-    let file = std::fs::metadata(&path).unwrap();
-    let dev = (rustix::fs::major(file.dev()) << 20) | rustix::fs::minor(file.dev());
-    let identity = Identity { dev, ino: file.ino() };
+    let identity = identity_of(&path);
     let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let table = RevisionTable::on_heap();
     table.advance_clock();
@@ -536,6 +541,37 @@ fn what_is_mounted_over_a_file_changes_it_and_what_is_mounted_elsewhere_does_not
             .unwrap();
     }
     assert!(!see(&mut retained));
+}
+
+/// A pool without a process at rest has read files that were not changed lately.
+#[test]
+fn a_mount_is_looked_at_with_who_has_started_the_readers() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = folder.path().join("a.php");
+    std::fs::write(&path, "text").unwrap();
+    let identity = identity_of(&path);
+    let table = RevisionTable::on_heap();
+    let mut retained = Retained::default();
+    for _ in 0..2 {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let read = LookupEvent {
+            tgid: child.id(),
+            tid: child.id(),
+            changed_ns: 1,
+            time_ns: nicache_clock::monotonic_ns(),
+            ..opened(identity, path.as_os_str().as_bytes(), table.advance_clock(), 1)
+        };
+        retained.observe(&read, &table, unknown());
+        assert!(retained.has_new());
+        retained.verify(&mut || look(&table), &table);
+        assert!(!retained.has_new());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let everything = table.stamp_of(SourceSlot::EVERYTHING);
+    retained.see_mounts(&mut resolver(), &table);
+    assert_eq!(table.stamp_of(SourceSlot::EVERYTHING), everything);
 }
 
 /// In the lower layer they are one file, and share a number on the overlay; each gets a copy of its
