@@ -201,7 +201,7 @@ fn php_of_the_machine() {
             });
             let warmed = catch_unwind(AssertUnwindSafe(|| {
                 stage.change("/slow.php", "newer", || {
-                    drop(stage.sql("UPDATE t SET text = 'newer'"))
+                    drop(stage.sql("UPDATE t SET text = 'newer'"));
                 });
                 stage.warm_by("/plain.html", "hits");
             }));
@@ -228,7 +228,7 @@ fn php_of_the_machine() {
         );
         for text in ["far", "new"] {
             stage.change("/far.php", text, || {
-                drop(stage.sql(&format!("UPDATE t SET text = '{text}'")))
+                drop(stage.sql(&format!("UPDATE t SET text = '{text}'")));
             });
             stage.expect("/chosen.php", text);
             stage.warm("/chosen.php");
@@ -258,7 +258,7 @@ fn php_of_the_machine() {
         };
         let (single, family) = (named("sleep", "mariadbd"), named("perl", "postgres"));
         let crash = |number: usize| {
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 let mut child = Command::new(&single).arg("60").spawn().unwrap();
                 child.kill().unwrap();
                 child.wait().unwrap();
