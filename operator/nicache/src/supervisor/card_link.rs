@@ -300,7 +300,11 @@ mod tests {
         scope(|scope| {
             let asker = scope.spawn(|| link.ask(question.clone()));
             assert!(!is_silent(&older, Duration::from_secs(20)));
-            link.connect(theirs, 2, || Ok(assert!(!link.bypass()))).unwrap();
+            let begin = || {
+                assert!(!link.bypass());
+                Ok(())
+            };
+            link.connect(theirs, 2, begin).unwrap();
             assert_eq!(answer(&older, on.clone()), question);
             assert!(!is_silent(&younger, Duration::from_secs(20)), "nobody tells it");
             assert_eq!(answer(&younger, on.clone()), question);
