@@ -162,7 +162,7 @@ mod tests {
             add(sum(&head[34..]), sum(&payload)),
         );
         assert_eq!(finish(whole), 0);
-        // RFC 768: 0 is no checksum. With this in the payload, that is what it comes to.
+        // RFC 768: 0 means none. With this in the payload, that is what the sum comes to.
         let field = |head: &Head| u16::from_be_bytes([head[40], head[41]]);
         let rest = field(&head);
         let partial = pseudo.to_be_bytes();

@@ -86,7 +86,7 @@ fn answer(frame: &[u8], like: &Recipe, payload: Vec<u8>) -> Recipe {
     }
 }
 
-/// RFC 768: 0 is no checksum of UDP. One that comes to that is written as 0xffff.
+/// RFC 768: 0 means none. A sum of UDP that comes to that is written as 0xffff.
 #[test]
 fn a_checksum_that_comes_to_nothing() {
     for end in [0, 2] {

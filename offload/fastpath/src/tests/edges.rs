@@ -242,7 +242,7 @@ fn headers_with_wrong_sums_go_up() {
     assert_eq!(world.fast().packets, before + 1);
 }
 
-/// RFC 768: 0 is no checksum. One that comes to that is written as 0xffff, and none stays none.
+/// RFC 768: 0 means none. A sum that comes to that is written as 0xffff, and none stays none.
 #[test]
 fn datagrams_whose_sum_is_nothing() {
     let Some(world) = world() else { return };
