@@ -255,7 +255,8 @@ impl PacketSocket {
                 Ok(()) | Err(Errno::AGAIN) => break,
                 // The first time this may be about an earlier moment: the socket keeps it until it
                 // is told.
-                Err(Errno::NETDOWN | Errno::INTR) if is_stale => is_stale = false,
+                Err(Errno::NETDOWN) if is_stale => is_stale = false,
+                Err(Errno::INTR) => {}
                 // A frame that virtio-net headers cannot describe, such as a super-frame inside of
                 // a tunnel, is gone.
                 Err(_) => {

@@ -207,7 +207,12 @@ impl Probe {
                             }
                         }
                     }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                        ) =>
+                    {
                         self.step = Step::Reading(stream, answer);
                         None
                     }

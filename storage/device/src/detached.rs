@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
+use rustix::io::retry_on_intr;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
     fsopen,
@@ -76,7 +77,7 @@ fn mount(context: OwnedFd, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
 fn context_messages(context: &OwnedFd) -> String {
     let mut all = Vec::new();
     let mut buffer = [0; 1024];
-    while let Ok(bytes @ 1..) = rustix::io::read(context, &mut buffer) {
+    while let Ok(bytes @ 1..) = retry_on_intr(|| rustix::io::read(context, &mut buffer)) {
         all.push(
             String::from_utf8_lossy(&buffer[..bytes])
                 .trim_start_matches(['e', 'w', 'i', ' '])

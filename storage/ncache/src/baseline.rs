@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use nicache_payload::{Extent, FileId, Payload, Stability};
@@ -53,7 +52,7 @@ impl Payload for Baseline {
             )?;
         }
         let mut last = [0];
-        file.read_at(&mut last, offset + bytes - 1)?;
+        rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut last, offset + bytes - 1))?;
         Ok(junk(bytes))
     }
 

@@ -327,7 +327,13 @@ impl<'a> Worker<'a> {
     fn answer_datagrams(&mut self) {
         let Some(socket) = &self.shared.portmap_udp else { return };
         let mut buffer = [0; 1024];
-        while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
+        loop {
+            let (len, peer) = match socket.recv_from(&mut buffer) {
+                Ok(received) => received,
+                // What is still there would wait until another one comes: only that is an event.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            };
             let metrics = &self.shared.metrics[self.index];
             let mut answerer = Answerer {
                 service: &self.shared.service,

@@ -1,6 +1,6 @@
 //! One connection: requests in order, each with its reply before the next one is looked at.
 
-use std::io::{self, IoSlice, Read as _, Write as _};
+use std::io::{self, IoSlice, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use nicache_host::server::reply::Manner;
 use nicache_host::server::request::{Parsed, parse};
 use nicache_http::KeyConfig;
 use nicache_payload::Extent;
+use rustix::io::{read, retry_on_intr};
 
 use crate::counts::Counts;
 use crate::reply::{Cut, Reply, Source, own_page};
@@ -22,7 +23,7 @@ const SLICES_MAX: usize = 1024;
 
 /// Serves until the client goes, or says what nobody can frame.
 pub(crate) fn serve(
-    mut stream: &TcpStream,
+    stream: &TcpStream,
     source: &Source<'_>,
     keys: &KeyConfig,
     counts: &Counts,
@@ -46,7 +47,7 @@ pub(crate) fn serve(
                 }
                 let before = input.len();
                 input.resize(before + READ_BYTES, 0);
-                let got = stream.read(&mut input[before..])?;
+                let got = retry_on_intr(|| read(stream, &mut input[before..]))?;
                 input.truncate(before + got);
                 if got == 0 {
                     return Ok(());
@@ -70,7 +71,7 @@ pub(crate) fn serve(
             // client has read the reply.
             let mut rest = [0; 4096];
             for _ in 0..16 {
-                if stream.read(&mut rest)? == 0 {
+                if retry_on_intr(|| read(stream, &mut rest))? == 0 {
                     break;
                 }
             }

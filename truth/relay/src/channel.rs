@@ -117,9 +117,11 @@ fn read_handshake(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             stream.set_read_timeout(Some(left))?;
-            match stream.read(&mut bytes[at..])? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                len => at += len,
+            match stream.read(&mut bytes[at..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => at += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Clients that download, at a rate, and look at every byte.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nicache_netns::Namespace;
+use rustix::io::{read, retry_on_intr};
 
 use super::stage::{FILE_BYTES, file_byte};
 
@@ -100,7 +101,7 @@ fn download(
         if stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let count = stream.read(&mut bytes)?;
+        let count = retry_on_intr(|| read(&stream, &mut bytes[..]))?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

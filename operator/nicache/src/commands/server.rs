@@ -71,7 +71,7 @@ impl Companion {
             command.spawn().with_context(|| format!("cannot start a process for `{}`", argv[0]))?;
         // Its end of the socket is closed with it, so this does not wait for ever.
         drop(command);
-        let _ = ours.read(&mut [0]);
+        let _ = ours.read_exact(&mut [0]);
         Ok(Self { argv, parent: Pid::from_child(&process) })
     }
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use nicache_cache::Recheck;
 use nicache_card::OwnPorts;
 use nicache_http::{Follower, Method, ProxyVersion, own_address, parse_framing, proxy_header};
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
 use crate::setup::RecheckAddresses;
@@ -164,9 +165,11 @@ impl Worker {
             stream.set_write_timeout(Some(PATIENCE))?;
             stream.set_nodelay(true)?;
             let own_port = self.ports[self.next];
-            let connected = bind(&stream, &SocketAddrV4::new(address, own_port)).and_then(|()| {
-                connect(&stream, &SocketAddrV4::new(self.addresses.server, kind.port))
-            });
+            let server = SocketAddrV4::new(self.addresses.server, kind.port);
+            // The kernel goes on with an attempt whose call was interrupted, and the same call
+            // waits for it.
+            let connected = bind(&stream, &SocketAddrV4::new(address, own_port))
+                .and_then(|()| retry_on_intr(|| connect(&stream, &server)));
             match connected {
                 Ok(()) => {
                     if kind.is_as_proxy {
@@ -205,7 +208,7 @@ fn read_reply(stream: &mut impl Read) -> io::Result<bool> {
             }
             Some(head) => break (head, head.head_len),
             // A head that needs more room than there is has been refused before.
-            None => match stream.read(&mut bytes[held..])? {
+            None => match read_some(stream, &mut bytes[held..])? {
                 0 => return Err(cut()),
                 read => held += read,
             },
@@ -219,9 +222,19 @@ fn read_reply(stream: &mut impl Read) -> io::Result<bool> {
         if follower.is_finished() {
             return Ok(head.keep_alive);
         }
-        (from, held) = (0, stream.read(&mut bytes)?);
+        (from, held) = (0, read_some(stream, &mut bytes)?);
         if held == 0 {
             return if follower.handle_close() { Ok(false) } else { Err(cut()) };
+        }
+    }
+}
+
+/// A read with a time limit is interrupted even if this process has only stood still for a moment.
+fn read_some(stream: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
         }
     }
 }
@@ -232,12 +245,19 @@ mod tests {
 
     use super::*;
 
-    /// Gives `text` in pieces of so many bytes, then the end.
-    struct Pieces<'a>(std::slice::Chunks<'a, u8>);
+    /// Gives `text` in pieces of so many bytes, then the end. Each is interrupted once.
+    struct Pieces<'a> {
+        pieces: std::slice::Chunks<'a, u8>,
+        was_interrupted: bool,
+    }
 
     impl Read for Pieces<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let piece = self.0.next().unwrap_or_default();
+            self.was_interrupted = !self.was_interrupted;
+            if self.was_interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let piece = self.pieces.next().unwrap_or_default();
             buffer[..piece.len()].copy_from_slice(piece);
             Ok(piece.len())
         }
@@ -260,7 +280,8 @@ mod tests {
                 ("SSH-2.0-x\r\n\r\n", Err(odd)),
                 (&long, Err(odd)),
             ] {
-                let read = read_reply(&mut Pieces(text.as_bytes().chunks(size)));
+                let pieces = text.as_bytes().chunks(size);
+                let read = read_reply(&mut Pieces { pieces, was_interrupted: false });
                 let read = read.map_err(|error| error.kind());
                 assert_eq!(read, expected, "{text:.60} in pieces of {size}");
             }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use nicache_card::OlderCard;
 use nicache_port::{Divertible, PairSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use super::clock::monotonic;
 use super::ports::AnyPort;
@@ -47,7 +48,8 @@ pub(crate) fn wait_for(older: &OwnedFd) {
 fn is_open(socket: &OwnedFd) -> bool {
     let mut files = [PollFd::new(socket, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut files, Some(&now)).is_ok() && !files[0].revents().contains(PollFlags::HUP)
+    let polled = retry_on_intr(|| poll(&mut files, Some(&now)));
+    polled.is_ok() && !files[0].revents().contains(PollFlags::HUP)
 }
 
 /// A thread that ends this process when its connections have ended, once it is told that another
@@ -90,7 +92,7 @@ impl Yielding {
                 card.set_bypass(true);
             })?;
         }
-        rustix::io::write(&first, &[1]).context("telling the younger card")?;
+        retry_on_intr(|| rustix::io::write(&first, &[1])).context("telling the younger card")?;
         let _ = self.0.send(());
         Ok(())
     }

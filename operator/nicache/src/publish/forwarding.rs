@@ -16,6 +16,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
 
 use super::sysctl::set_sysctl;
 use crate::control::run_folder;
@@ -85,7 +86,7 @@ impl Forwarding {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = opened.with_context(|| format!("cannot open {}", path.display()))?;
-        flock(&file, FlockOperation::LockShared)?;
+        retry_on_intr(|| flock(&file, FlockOperation::LockShared))?;
         if value_of(version.setting())? != "1" {
             let mut before = String::new();
             let wanted = version.wanted();

@@ -30,8 +30,8 @@ impl Inbox {
     /// The supervisor is gone, or sent what it never sends.
     pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>> {
         match wait(&[self.0.as_fd()], Some(Duration::ZERO))? {
-            Wake::TimedOut => Ok(None),
-            _ => receive_message(&self.0)?.context("the supervisor is gone").map(Some),
+            Wake::TimedOut | Wake::Interrupted => Ok(None),
+            Wake::Ready => receive_message(&self.0)?.context("the supervisor is gone").map(Some),
         }
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
@@ -148,7 +149,9 @@ impl Drop for Child {
             && let Ok(false) = wait_readable(self.pidfd.as_fd(), DETACHING)
             && let Ok(pidfd) = self.pidfd.try_clone()
         {
-            let reap = move || waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+            let reap = move || {
+                retry_on_intr(|| waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED))
+            };
             // If this process ends before, somebody else reaps it.
             if std::thread::Builder::new().name("reaper".into()).spawn(reap).is_ok() {
                 return;

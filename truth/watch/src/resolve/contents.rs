@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nicache_coherence::{BODY_HASH_BYTES, RefusalReason, Rule};
 use rustix::fs::SeekFrom;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::resolve::resolver::Node;
 
@@ -88,12 +88,12 @@ pub fn settle_file(file: &OwnedFd) -> Result<(), RefusalReason> {
 /// # Errors
 /// What the system says.
 pub fn wait_for_changes(file: BorrowedFd<'_>) -> io::Result<()> {
-    match rustix::fs::seek(file, SeekFrom::Hole(0)) {
+    match retry_on_intr(|| rustix::fs::seek(file, SeekFrom::Hole(0))) {
         Ok(_) | Err(Errno::NXIO) => {}
         Err(error) => return Err(error.into()),
     }
     // XFS takes the lock for reading alone.
-    match rustix::io::pread(file, &mut [0; 1], 0) {
+    match retry_on_intr(|| rustix::io::pread(file, &mut [0; 1], 0)) {
         Ok(_) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -365,7 +365,8 @@ fn run(mut command: Command, clients: &Clients) -> io::Result<String> {
     drop(done);
     let _ = guard.join();
     // Its number is another's only after it was waited for.
-    rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), how))?;
     clients.end(child.id(), monotonic_ns());
     let status = child.wait()?;
     if status.success() {

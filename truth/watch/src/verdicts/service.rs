@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nicache_coherence::{FILL_VERDICT_BYTES_MAX, MESSAGE_BYTES_MAX, Question};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::verdicts::registrar::Registrar;
@@ -178,7 +178,8 @@ fn send(socket: BorrowedFd<'_>, message: &[u8]) -> rustix::io::Result<()> {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) if may_wait => {
-                poll(&mut [PollFd::new(&socket.as_fd(), PollFlags::OUT)], Some(&patience))?;
+                let mut sockets = [PollFd::new(&socket, PollFlags::OUT)];
+                retry_on_intr(|| poll(&mut sockets, Some(&patience)))?;
                 may_wait = false;
             }
             Err(Errno::AGAIN) => return Ok(()),

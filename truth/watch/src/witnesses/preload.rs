@@ -21,6 +21,7 @@ use std::sync::Arc;
 use nicache_clock::monotonic_ns;
 use nicache_coherence::{CONTROL_BYTES, REVISIONS_BYTES, RevisionTable, SourceSlot};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::witnesses::event::{EventKind, LookupEvent, Peer, Sent};
@@ -250,7 +251,8 @@ impl Group {
         let before = self.processes.len();
         self.processes.retain(|_, process| {
             let Some(pidfd) = &process.pidfd else { return false };
-            let ended = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&Timespec::default()));
+            let mut files = [PollFd::new(pidfd, PollFlags::IN)];
+            let ended = retry_on_intr(|| poll(&mut files, Some(&Timespec::default())));
             matches!(ended, Ok(0))
         });
         self.processes.len() != before
