@@ -171,9 +171,11 @@ fn read_reply(
         if let Some(reply) = reader.next(method)? {
             return Ok((Reply::of(&reply), reply.keep_alive));
         }
-        match from.read(&mut piece)? {
-            0 => break,
-            length => reader.space().extend_from_slice(&piece[..length]),
+        match from.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => reader.space().extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
         }
     }
     match reader.handle_close() {

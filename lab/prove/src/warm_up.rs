@@ -42,9 +42,11 @@ pub(crate) fn fetch(server: SocketAddr, request: &[u8], timeout: Duration) -> io
         {
             return Ok(fetched(reply));
         }
-        match stream.read(&mut piece)? {
-            0 => break,
-            length => reader.space().extend_from_slice(&piece[..length]),
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => reader.space().extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     match reader.handle_close() {

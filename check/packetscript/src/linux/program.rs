@@ -146,7 +146,7 @@ impl Server {
         match self.heard.read(&mut [0; 64]) {
             Ok(0) => return false,
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if is_passing(&error) => {}
             Err(_) => return false,
         }
         while let Ok((action, done)) = self.inbox.try_recv() {
@@ -174,6 +174,11 @@ impl Server {
     }
 }
 
+/// Whether a call is to be made again later.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
 impl Served {
     /// Reads, answers, writes. An error: it is over.
     fn work(&mut self, objects: &[Object], allowance: &mut Option<usize>) -> io::Result<()> {
@@ -189,14 +194,14 @@ impl Served {
                     *allowance = allowance.map(|left| left - count);
                     self.responder.handle(&bytes[..count], objects, unix_s);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if is_passing(&error) => break,
                 Err(error) => return Err(error),
             }
         }
         while !self.responder.output.is_empty() {
             match self.stream.write(&self.responder.output) {
                 Ok(count) => drop(self.responder.output.drain(..count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_passing(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }

@@ -213,9 +213,10 @@ fn receive(mut stream: TcpStream, stop: &AtomicBool, counted: &AtomicU64) {
     let mut chunk = vec![0; CHUNK_BYTES];
     while !stop.load(Ordering::Relaxed) {
         match stream.read(&mut chunk) {
-            Ok(count) if count > 0 => counted.fetch_add(count as u64, Ordering::Relaxed),
+            Ok(count) if count > 0 => drop(counted.fetch_add(count as u64, Ordering::Relaxed)),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             _ => return,
-        };
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nicache_netns::Namespace;
 use nicache_reply::{Method, ReplyReader};
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::lane::client_port;
@@ -102,7 +103,8 @@ pub(super) fn connect(server: SocketAddr, port: u16, timeout: Duration) -> Resul
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &local).with_context(|| format!("cannot bind port {port}"))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
-    rustix::net::connect(&socket, &server).context("cannot connect")?;
+    // The kernel goes on with an attempt whose call was interrupted; the same call waits for it.
+    retry_on_intr(|| rustix::net::connect(&socket, &server)).context("cannot connect")?;
     Ok(TcpStream::from(socket))
 }
 
@@ -127,7 +129,9 @@ fn fetch_here(server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Res
             Err(error)
                 if matches!(
                     error.kind(),
-                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                    std::io::ErrorKind::WouldBlock
+                        | std::io::ErrorKind::TimedOut
+                        | std::io::ErrorKind::Interrupted
                 ) =>
             {
                 continue;

@@ -311,7 +311,10 @@ fn read_reply(
     let mut reader = ReplyReader::default();
     let (mut goes_on, mut is_right) = (true, true);
     loop {
-        let count = stream.read(buffer)?;
+        let count = match stream.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if count == 0 {
             return Err(std::io::Error::new(
                 ErrorKind::UnexpectedEof,

@@ -160,7 +160,10 @@ fn read_reply(stream: &mut impl Read) -> Result<(Vec<u8>, Vec<u8>)> {
             );
             return Ok((reply.head.to_vec(), reply.body.to_vec()));
         }
-        let got = stream.read(&mut piece).context("no reply")?;
+        let got = match stream.read(&mut piece) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            read => read.context("no reply")?,
+        };
         ensure!(got > 0, "the connection ended within a reply");
         reader.space().extend_from_slice(&piece[..got]);
     }
