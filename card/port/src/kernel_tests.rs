@@ -30,10 +30,10 @@ fn ping_and_udp_cross_between_kernels() {
             let datagram = vec![len as u8; len];
             let mut buffer = vec![0; 10_000];
             a.send_to(&datagram, b.local_addr().unwrap()).unwrap();
-            let (received, from) = b.recv_from(&mut buffer).unwrap();
+            let (received, from) = uninterrupted(|| b.recv_from(&mut buffer)).unwrap();
             assert_eq!(buffer[..received], datagram);
             b.send_to(&buffer[..received], from).unwrap();
-            assert_eq!(a.recv(&mut buffer).unwrap(), len);
+            assert_eq!(uninterrupted(|| a.recv(&mut buffer)).unwrap(), len);
         }
     }
     let [first, second] = bridge.stop();
@@ -116,7 +116,7 @@ fn the_kernel_believes_the_metadata_and_else_verifies() {
     let port = socket.local_addr().unwrap().port();
     let receive = |len: usize| {
         let mut buffer = [0; 4000];
-        let received = socket.recv(&mut buffer).unwrap();
+        let received = uninterrupted(|| socket.recv(&mut buffer)).unwrap();
         assert_eq!(received, len);
         buffer[0]
     };

@@ -29,6 +29,7 @@ use nicache_port::{PacketConfig, PacketSocket, Port};
 use nicache_router::demo::file_byte;
 use nicache_tcp::Time;
 use nicache_tcp::frame::Tags;
+use rustix::io::{read, retry_on_intr};
 
 use crate::layout::{self, NUMBERS_BYTES};
 use crate::maps::Handles;
@@ -320,7 +321,7 @@ fn exchange(socket: &UdpSocket, len: usize, turn: usize) -> u8 {
     let datagram: Vec<u8> = (0..len).map(|at| file_byte(at + 1000 * turn)).collect();
     socket.send(&datagram).unwrap();
     let mut buffer = [0; 8192];
-    let got = socket.recv(&mut buffer).unwrap();
+    let got = retry_on_intr(|| read(&socket, &mut buffer)).unwrap();
     assert!(got == len + 1 && buffer[1..got] == datagram[..], "turn {turn}: {got} bytes");
     buffer[0]
 }
@@ -349,7 +350,7 @@ fn transfer_behind(world: &World, server: &str, for_clients: &str, head: &'stati
         );
         stream.write_all(&all).unwrap();
         let mut end = [0];
-        assert_eq!(stream.read(&mut end).unwrap(), 0);
+        assert_eq!(retry_on_intr(|| read(&stream, &mut end)), Ok(0));
     });
     let mut stream = world.client.run(move || TcpStream::connect_timeout(&address, LIMIT).unwrap());
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -593,7 +594,7 @@ fn note_is_fast(world: &World, note: &Note) -> bool {
 /// What has come so far is taken.
 fn drain(socket: &UdpSocket) {
     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    while socket.recv(&mut [0; 8192]).is_ok() {}
+    while retry_on_intr(|| read(socket, &mut [0; 8192])).is_ok() {}
     socket.set_read_timeout(Some(LIMIT)).unwrap();
 }
 
@@ -688,7 +689,7 @@ fn a_tag_is_put_in_and_taken_out() {
         let datagram: Vec<u8> = (0..40 + 20 * turn).map(|at| file_byte(at + 1000 * turn)).collect();
         socket.send(&datagram).unwrap();
         let mut buffer = [0; 2000];
-        let got = socket.recv(&mut buffer).unwrap();
+        let got = retry_on_intr(|| read(&socket, &mut buffer)).unwrap();
         assert!(buffer[..got] == datagram[..], "turn {turn}");
     }
     drop(stop);

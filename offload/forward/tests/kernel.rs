@@ -168,8 +168,20 @@ impl Drop for Running {
     }
 }
 
+/// Makes a call again that was interrupted. One with a time limit is, even if this process has only
+/// stood still for a moment.
+fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// Whether an address answers an echo request of the kernel's.
 fn echoes(from: &Namespace, to: &str) -> bool {
+    use rustix::io::retry_on_intr;
     use rustix::net::{
         AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket, sockopt,
     };
@@ -182,7 +194,8 @@ fn echoes(from: &Namespace, to: &str) -> bool {
         request.extend([7; 57]);
         sendto(&socket, &request, SendFlags::empty(), &to).unwrap();
         let mut reply = [0; 100];
-        let (len, _) = recv(&socket, &mut reply[..], RecvFlags::empty()).unwrap();
+        let received = retry_on_intr(|| recv(&socket, &mut reply[..], RecvFlags::empty()));
+        let (len, _) = received.unwrap();
         len == 65 && reply[0] == 0 && reply[8..65] == [7; 57]
     })
 }
@@ -223,10 +236,11 @@ fn a_client_behind_an_address() {
     let datagram: Vec<u8> = (0..4000u32).map(|at| (at % 251) as u8).collect();
     asking.send_to(&datagram, "192.0.2.2:9").unwrap();
     let mut buffer = [0; 5000];
-    let (len, from) = echo.recv_from(&mut buffer).unwrap();
+    let (len, from) = uninterrupted(|| echo.recv_from(&mut buffer)).unwrap();
     assert_eq!((&buffer[..len], from.ip()), (&datagram[..], address("192.0.2.1")));
     echo.send_to(&datagram, from).unwrap();
-    assert_eq!(asking.recv_from(&mut buffer).unwrap(), (4000, "192.0.2.2:9".parse().unwrap()));
+    let answer = uninterrupted(|| asking.recv_from(&mut buffer)).unwrap();
+    assert_eq!(answer, (4000, "192.0.2.2:9".parse().unwrap()));
     let copying = running.stop();
     let counters = copying.forwarder().counters();
     println!("{counters:?} {:?}", copying.counters());

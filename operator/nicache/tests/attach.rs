@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::options::ask_with_options;
+use common::options::{ask_with_options, exchange};
 use common::{
     EVENTUALLY, Nicache, Site, holds_after, holds_within, inside, ip, is_running, kill, output,
-    private_network, start_in_own_network, status, within,
+    pauses, private_network, start_in_own_network, status, uninterrupted, within,
 };
 use rustix::process::Signal;
 
@@ -396,7 +396,7 @@ fn ask(stream: &mut TcpStream, path: &str, body: &[u8]) -> Option<()> {
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).ok()?;
     let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     loop {
-        let count = stream.read(&mut buffer).ok().filter(|&count| count > 0)?;
+        let count = uninterrupted(|| stream.read(&mut buffer)).ok().filter(|&count| count > 0)?;
         got.extend(&buffer[..count]);
         const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n";
         let beginning = HEAD.len().min(got.len());
@@ -489,6 +489,34 @@ fn with_all_processes_standing_still_the_server_is_reached() {
     assert_eq!(scene.curl(PAGE).as_deref(), Some(&b"edited again"[..]));
     processes.iter().for_each(|&pid| kill(pid, Signal::CONT));
     scene.wait_for_hits(&nicache, PAGE, b"edited again");
+}
+
+/// Whatever waits is interrupted all the time, also in the server.
+#[test]
+fn pauses_cost_nothing_but_time() {
+    let scene = Scene::new();
+    let nicache = Nicache::attach(&["--wire", "w0", "--host", "h0"]);
+    scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
+    let nginx = scene.nginx.as_ref().unwrap().id();
+    let mut text = String::new();
+    let mut edits = 0;
+    pauses::during(&[nicache.process.id().into(), nginx.into()], || {
+        edits += 1;
+        text = format!("edited {edits} times\n");
+        scene.edit(&text);
+        let bodies = scene.client.run(|| {
+            let address = "192.0.2.1:80".parse().unwrap();
+            let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let request = b"GET /page.html HTTP/1.1\r\nHost: a\r\n\r\n";
+            [(); 20].map(|()| exchange(&mut stream, request))
+        });
+        for body in bodies {
+            assert_eq!(String::from_utf8_lossy(&body), text);
+        }
+        status(nicache.name());
+    });
+    scene.wait_for_hits(&nicache, PAGE, text.as_bytes());
 }
 
 #[test]
@@ -710,7 +738,7 @@ fn who_knocks_at_sshd_voids_nothing() {
             // What it offers comes from the program that has changed its root.
             while said.len() < 300 {
                 let mut buffer = [0; 4096];
-                let len = stream.read(&mut buffer).unwrap();
+                let len = uninterrupted(|| stream.read(&mut buffer)).unwrap();
                 assert!(len > 0, "{}", String::from_utf8_lossy(&said));
                 said.extend_from_slice(&buffer[..len]);
             }

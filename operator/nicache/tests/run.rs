@@ -8,7 +8,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use common::{Nicache, SOON, Site, command, curl, exchange, inside, private_network, seen_client};
+use common::{
+    EVENTUALLY, Nicache, SOON, Site, command, curl, exchange, holds_within, inside, options,
+    pauses, private_network, seen_client, status, uninterrupted,
+};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType};
 use rustix::process::Signal;
 
@@ -54,7 +57,7 @@ fn other_ports_udp_and_icmp_pass() {
     let datagram = [7u8; 1400];
     client.send_to(&datagram, (server, 5353)).unwrap();
     let mut buffer = [0; 2000];
-    assert_eq!(client.recv(&mut buffer).unwrap(), datagram.len());
+    assert_eq!(uninterrupted(|| client.recv(&mut buffer)).unwrap(), datagram.len());
     assert_eq!(exchange(SocketAddr::from((server, 2525)), "a mail"), "A MAIL");
     assert!(echo(server), "no answer to ICMP echo");
 }
@@ -81,9 +84,47 @@ fn echo(to: Ipv4Addr) -> bool {
     let [high, low] = checksum.to_be_bytes();
     rustix::net::send(&socket, &[8, 0, high, low, 0, 1, 0, 1], SendFlags::empty()).unwrap();
     let mut packet = [0; 100];
-    let (length, _) = rustix::net::recv(&socket, &mut packet[..], RecvFlags::empty()).unwrap();
+    let receive = || rustix::net::recv(&socket, &mut packet[..], RecvFlags::empty());
+    let (length, _) = rustix::io::retry_on_intr(receive).unwrap();
     // After an IP header of 20 bytes: type 0 is the reply.
     length >= 28 && packet[20] == 0
+}
+
+const PAGE: &[u8] = b"GET /page.html HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Whatever waits is interrupted all the time, also in the server and in what stands before it for
+/// this machine.
+#[test]
+fn pauses_cost_nothing_but_time() {
+    private_network();
+    let site = Site::new();
+    let published = "127.0.0.1:7070";
+    let nicache = Nicache::start(&["--publish", published], &site.command());
+    let page = site.folder.path().join("site/page.html");
+    let addresses = [SocketAddr::from((nicache.server(), 80)), published.parse().unwrap()];
+    let mut text = String::new();
+    let mut edits = 0;
+    pauses::during(&[nicache.process.id().into()], || {
+        edits += 1;
+        text = format!("edited {edits} times\n");
+        std::fs::write(&page, &text).unwrap();
+        for address in &addresses {
+            let mut stream = TcpStream::connect_timeout(address, SOON).unwrap();
+            stream.set_read_timeout(Some(SOON)).unwrap();
+            for _ in 0..20 {
+                let body = options::exchange(&mut stream, PAGE);
+                assert_eq!(String::from_utf8_lossy(&body), text, "{address}");
+            }
+        }
+        status(nicache.name());
+    });
+    let hits = || status(nicache.name())["counters"]["hits"].as_u64().unwrap();
+    let before = hits();
+    let goes_on = holds_within(EVENTUALLY, || {
+        assert_eq!(curl(&format!("http://{}/page.html", nicache.server())), text);
+        hits() > before + 10
+    });
+    assert!(goes_on, "no hits after the pauses: {}", status(nicache.name()));
 }
 
 #[test]
@@ -230,7 +271,7 @@ const ASKED: [(&str, &str); 4] = [
 /// Sends nothing for as long as the other side has not ended the connection; how it did.
 fn other_end(stream: &mut TcpStream) -> &'static str {
     stream.set_read_timeout(Some(SOON)).unwrap();
-    match stream.read(&mut [0; 1000]) {
+    match uninterrupted(|| stream.read(&mut [0; 1000])) {
         Ok(0) => "closed",
         Ok(_) => "something more",
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => "reset",

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use common::{
     EVENTUALLY, Nicache, SOON, Site, another_watcher, assert_all_gone, end_wrk, holds_within, kill,
-    private_network, status, within, wrk,
+    private_network, status, uninterrupted, within, wrk,
 };
 use replay::{
     assert_coherent, during, number, replay_site, report_of, start_replay, with_replay_that_lasts,
@@ -253,7 +253,7 @@ impl Connection {
             {
                 return body.to_owned();
             }
-            let count = self.0.read(&mut buffer).unwrap();
+            let count = uninterrupted(|| self.0.read(&mut buffer)).unwrap();
             assert!(count > 0, "the connection was closed after: {text}");
             got.extend(&buffer[..count]);
         }

@@ -188,6 +188,7 @@ impl Server {
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
                     is_closed = true;
                 }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return Talk { answers, is_closed },
             }
             if is_closed {

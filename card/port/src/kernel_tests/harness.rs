@@ -192,6 +192,17 @@ pub(super) fn udp_socket(namespace: &Namespace, address: SocketAddr) -> UdpSocke
     socket
 }
 
+/// Makes a call again that was interrupted. One with a time limit is, even if this process has only
+/// stood still for a moment.
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 /// An echo request from a raw socket, until a reply arrives.
 pub(super) fn ping(namespace: &Namespace, target: SocketAddr) {
     use rustix::net::{

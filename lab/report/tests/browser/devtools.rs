@@ -114,7 +114,12 @@ impl Browser {
 
     fn receive(&mut self) -> Value {
         loop {
-            let message = self.socket.read().expect("the browser answers");
+            let message = match self.socket.read() {
+                Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {
+                    continue;
+                }
+                message => message.expect("the browser answers"),
+            };
             let Message::Text(text) = message else { continue };
             let value: Value = serde_json::from_str(&text).expect("JSON");
             if let Some(method) = value["method"].as_str() {

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod options;
+pub(crate) mod pauses;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -268,6 +269,17 @@ pub(crate) struct Stop<'a>(pub &'a std::sync::atomic::AtomicBool);
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Makes a call again that was interrupted. One with a time limit is, even if this process has only
+/// stood still for a moment.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-use super::SOON;
+use super::{SOON, uninterrupted};
 
 /// The option of IPv4 that records a route, and padding; for IPv6 a header of destination options
 /// that is all padding.
@@ -52,8 +52,7 @@ pub(crate) fn exchange(stream: &mut TcpStream, request: &[u8]) -> Vec<u8> {
             }
         }
         let mut more = [0; 65_536];
-        let count = stream
-            .read(&mut more)
+        let count = uninterrupted(|| stream.read(&mut more))
             .unwrap_or_else(|error| panic!("{error} after {} bytes", reply.len()));
         assert!(count > 0, "closed after {} bytes", reply.len());
         reply.extend_from_slice(&more[..count]);

@@ -1,11 +1,13 @@
-//! Either side is killed at any moment.
+//! Either side is killed at any moment, or stands still for one.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{EVENTUALLY, SOON, Stop, assert_all_gone, family, holds_within, kill, within};
+use crate::common::{
+    EVENTUALLY, SOON, Stop, assert_all_gone, family, holds_within, kill, pauses, within,
+};
 use crate::serving::{Client, Serving, bytes, folder};
 
 #[test]
@@ -22,6 +24,24 @@ fn connections_outlive_a_card() {
         let is_replaced = || (serving.now()["restarts"] == round + 1).then_some(());
         assert!(within(SOON, is_replaced).is_some(), "round {round}: {}", serving.now());
     }
+}
+
+/// Whatever waits is interrupted all the time.
+#[test]
+fn pauses_cost_nothing_but_time() {
+    let (folder, body) = (folder(), bytes(1, 200_000));
+    std::fs::write(folder.path().join("a"), &body).unwrap();
+    let serving = Serving::start(folder.path(), &["--cards", "2"]);
+    pauses::during(&[serving.pid()], || {
+        for card in 0..2 {
+            let mut client = Client::open(serving.address(card));
+            for round in 0..5 {
+                assert!(client.get("/a", "").body == body, "card {card}, round {round}");
+            }
+        }
+        serving.now();
+    });
+    assert_eq!(serving.now()["restarts"], 0);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::{
-    NICACHE, SOON, START_TIMEOUT, assert_all_gone, command, family, holds_within, ip, kill,
-    private_network, status, within,
+    NICACHE, SOON, START_TIMEOUT, assert_all_gone, command, family, holds_within, ip, kill, pauses,
+    private_network, status, uninterrupted, within,
 };
 
 /// What a test waits for at most.
@@ -149,8 +149,7 @@ fn download(demo: &Forwarding, service: SocketAddr, kills: usize) -> SocketAddr 
             let is_over = || (demo.status()["restarts"].as_u64()? >= killed as u64).then_some(());
             within(LIMIT, is_over).expect("it is started again");
         }
-        let count = stream
-            .read(&mut part)
+        let count = uninterrupted(|| stream.read(&mut part))
             .unwrap_or_else(|error| panic!("after {at} bytes, {killed} killed: {error}"));
         assert!(count > 0, "it ended after {at} bytes, {killed} killed");
         let wrong =
@@ -158,8 +157,23 @@ fn download(demo: &Forwarding, service: SocketAddr, kills: usize) -> SocketAddr 
         assert!(wrong.is_none(), "another byte at {}", at + wrong.unwrap().0);
         at += count;
     }
-    assert_eq!(stream.read(&mut part).unwrap(), 0);
+    assert_eq!(uninterrupted(|| stream.read(&mut part)).unwrap(), 0);
     from
+}
+
+/// Whatever waits is interrupted all the time, also in the demo's servers and clients.
+#[test]
+fn pauses_cost_nothing_but_time() {
+    private_network();
+    let demo =
+        Forwarding::start(&["--demo", "--seconds", "600", "--rate", "64K", "--mode", "adaptive"]);
+    let service: SocketAddr =
+        format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
+    pauses::during(&[demo.pid()], || {
+        download(&demo, service, 0);
+        demo.status();
+    });
+    assert_eq!(demo.status()["restarts"], 0);
 }
 
 /// With the fast path, a download goes on whoever is killed, and is forwarded in the kernel again
@@ -404,10 +418,11 @@ fn a_file_between_interfaces() {
     let datagram: Vec<u8> = (0..1472).map(file_byte).collect();
     asking.send_to(&datagram, "192.0.2.2:9").unwrap();
     let mut buffer = [0; 3000];
-    let (len, from) = echo.recv_from(&mut buffer).unwrap();
+    let (len, from) = uninterrupted(|| echo.recv_from(&mut buffer)).unwrap();
     assert_eq!((&buffer[..len], from.ip().to_string()), (&datagram[..], "192.0.2.1".to_owned()));
     echo.send_to(&datagram, from).unwrap();
-    assert_eq!(asking.recv_from(&mut buffer).unwrap(), (1472, "192.0.2.2:9".parse().unwrap()));
+    let answer = uninterrupted(|| asking.recv_from(&mut buffer)).unwrap();
+    assert_eq!(answer, (1472, "192.0.2.2:9".parse().unwrap()));
 
     // A port that leads inside, and a sender that may not.
     let inner = inside.run(|| TcpListener::bind("10.1.0.2:22").unwrap());

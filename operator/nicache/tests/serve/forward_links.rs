@@ -18,7 +18,8 @@ use nicache_router::demo::file_byte;
 use rustix::process::Signal;
 
 use crate::common::{
-    NICACHE, SOON, Stop, curl, holds_within, ip, kill, output, private_network, within,
+    NICACHE, SOON, Stop, curl, holds_within, ip, kill, output, private_network, uninterrupted,
+    within,
 };
 use crate::forward::{Forwarding, LIMIT};
 
@@ -220,7 +221,7 @@ fn download(host: &Namespace, address: &'static str) -> (JoinHandle<usize>, Arc<
     let thread = std::thread::spawn(move || {
         let (mut at, mut part) = (0, vec![0; 64 * 1024]);
         loop {
-            let len = stream.read(&mut part).unwrap();
+            let len = uninterrupted(|| stream.read(&mut part)).unwrap();
             if len == 0 {
                 return at;
             }

@@ -21,7 +21,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::{
-    SOON, assert_all_gone, family, holds_within, ip, kill, output, private_network, within,
+    SOON, assert_all_gone, family, holds_within, ip, kill, output, private_network, uninterrupted,
+    within,
 };
 use crate::forward::{Forwarding, LIMIT};
 use crate::forward_by_name::{Running, run, run_nginx};
@@ -278,10 +279,10 @@ fn counts_each_packet_once(stage: &Stage, forwarding: &Forwarding) {
         let datagram: Vec<u8> =
             (0..1 + 30 * turn as usize).map(|at| file_byte(at + turn as usize)).collect();
         asking.send_to(&datagram, "192.0.2.2:9").unwrap();
-        let (len, from) = echo.recv_from(&mut buffer).unwrap();
+        let (len, from) = uninterrupted(|| echo.recv_from(&mut buffer)).unwrap();
         assert_eq!(buffer[..len], datagram);
         echo.send_to(&buffer[..len], from).unwrap();
-        let len = asking.recv(&mut buffer).unwrap();
+        let len = uninterrupted(|| asking.recv(&mut buffer)).unwrap();
         assert_eq!(buffer[..len], datagram);
     }
     // None came twice.

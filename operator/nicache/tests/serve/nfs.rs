@@ -2,6 +2,7 @@
 //! own crate.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -10,7 +11,8 @@ use nicache_nfs::caller::{Caller, User};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::{NICACHE, command, kill, output, private_network, within};
+use crate::common::options::exchange;
+use crate::common::{NICACHE, command, kill, output, pauses, private_network, within};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -181,6 +183,39 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     let left: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| name == "source" || name == "back"), "{left:?}");
+}
+
+/// Whatever waits is interrupted all the time, also in the target.
+#[test]
+fn pauses_cost_nothing_but_time() {
+    if skipped() {
+        return;
+    }
+    private_network();
+    let folder = tempfile::tempdir().unwrap();
+    let demo = ["--demo", "--demo-size", "256M", "--memory", "32M", "--http", "127.0.0.1:0"];
+    let below = ["--demo-folder", folder.path().to_str().unwrap()];
+    let nfs = Nfs::start(&[&demo[..], &below].concat());
+    let address = nfs.serving["addresses"][0].as_str().unwrap().parse().unwrap();
+    let mut caller = Caller::connect(address, User::default(), PATIENCE).unwrap();
+    let root = caller.mount("/demo").unwrap();
+    let file = caller.create(&root, "paused").unwrap();
+    let url = nfs.serving["http"][0].as_str().unwrap();
+    let web = url.trim_start_matches("http://").trim_end_matches('/');
+    // Its server waits for the next request most of the time.
+    let mut web = TcpStream::connect(web).unwrap();
+    web.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut turn = 0_u8;
+    pauses::during(&[nfs.child.id().into()], || {
+        turn = turn.wrapping_add(1);
+        let data = vec![turn; 100_000];
+        assert_eq!(caller.write(&file, 0, &data, 2).unwrap().status, 0);
+        assert!(caller.read(&file, 0, 100_000).unwrap().unwrap() == data);
+        let request = b"GET /paused HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert!(exchange(&mut web, request) == data);
+        nfs.status();
+    });
+    assert_eq!(nfs.status()["trouble"], Value::Null);
 }
 
 /// Files that are changed by NFS are served by HTTP as they are at the moment.

@@ -12,7 +12,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{NICACHE, SOON, START_TIMEOUT, family, kill, private_network, status, within};
+use crate::common::{
+    NICACHE, SOON, START_TIMEOUT, family, kill, private_network, status, uninterrupted, within,
+};
 
 /// A folder on disk that everybody may read.
 pub(crate) fn folder() -> TempDir {
@@ -84,6 +86,10 @@ impl Serving {
 
     pub(crate) fn name(&self) -> &str {
         self.status["name"].as_str().unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u64 {
+        self.process.id().into()
     }
 
     /// With the slash.
@@ -170,7 +176,7 @@ impl Client {
 
     fn more(&mut self) -> std::io::Result<()> {
         let mut some = [0; 65_536];
-        match self.stream.read(&mut some)? {
+        match uninterrupted(|| self.stream.read(&mut some))? {
             0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
             len => {
                 self.read.extend_from_slice(&some[..len]);

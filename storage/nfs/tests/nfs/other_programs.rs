@@ -7,6 +7,7 @@ use nfs3_types::portmap::{self, mapping, pmaplist};
 use nfs3_types::xdr_codec::{Opaque, Unpack, Void};
 use nicache_nfs::protocol::{MOUNT, NFS, PORTMAP};
 use nicache_nfs::{Server, ServerConfig};
+use rustix::io::{read, retry_on_intr};
 
 use crate::world::*;
 
@@ -115,7 +116,7 @@ fn the_port_mapper_tells_the_ports() {
         (MOUNT, 5, vec![], vec![1]),
     ] {
         socket.send(&client.record(program, procedure, 7, &arguments)).unwrap();
-        let len = socket.recv(&mut buffer).unwrap();
+        let len = retry_on_intr(|| read(&socket, &mut buffer)).unwrap();
         let words: Vec<u32> =
             buffer[..len].chunks(4).map(|word| u32::unpack(&mut &word[..]).unwrap().0).collect();
         assert_eq!(words[..5], [7, 1, 0, 0, 0]);
@@ -124,7 +125,7 @@ fn the_port_mapper_tells_the_ports() {
     // Noise gets no answer, and the next one does.
     socket.send(&[1, 2, 3]).unwrap();
     socket.send(&client.record(PORTMAP, 0, 8, &[])).unwrap();
-    assert_eq!(socket.recv(&mut buffer).unwrap(), 24);
+    assert_eq!(retry_on_intr(|| read(&socket, &mut buffer)), Ok(24));
 }
 
 /// A port mapper of the system's has the same interface as ours, but for what it lets one register:
