@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use nicache_payload::{Extent, FileId, Payload, Stability};
