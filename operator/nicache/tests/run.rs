@@ -97,7 +97,8 @@ const PAGE: &[u8] = b"GET /page.html HTTP/1.1\r\nHost: a\r\n\r\n";
 #[test]
 fn pauses_cost_nothing_but_time() {
     private_network();
-    let site = Site::new();
+    // The same for either client.
+    let site = Site::with("", "root @ROOT@/site;");
     let published = "127.0.0.1:7070";
     let nicache = Nicache::start(&["--publish", published], &site.command());
     let page = site.folder.path().join("site/page.html");
