@@ -2,8 +2,8 @@
  *
  * What database servers receive. Included by witness.bpf.c.
  *
- * Read first: truth/watch/src/statements/databases.rs (what is made of it), truth/sql/src/coarse.rs
- * (which statements are certain to change nothing).
+ * Read first: truth/watch/src/statements/databases/mod.rs (what is made of it),
+ * truth/sql/src/coarse.rs (which statements are certain to change nothing).
  *
  * A statement changes something between the moment that the server receives it and the moment that
  * it asks its connection for more. Both moments stamp SLOT_DATABASES: the first before anything is

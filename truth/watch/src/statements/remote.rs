@@ -1,7 +1,7 @@
 //! A database on another machine, as its relay tells of it.
 //!
 //! Read first: `nicache_relay` (`subscriber.rs` and `validity.rs` have the proofs),
-//! `statements/databases.rs` (what is made of the statements).
+//! `statements/databases/` (what is made of the statements).
 //!
 //! Two threads share a [`RemoteDatabase`]. One follows the relay: each event stamps
 //! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES), unless it is certain to be
