@@ -1,0 +1,86 @@
+//! What the structure of the databases means to statements, and when it is to be asked for again.
+
+use std::sync::Arc;
+
+use nicache_sql::{Catalogue, Reason};
+
+use super::Databases;
+use crate::statements::journal::Server;
+use crate::witnesses::event::{LookupEvent, SqlEvent};
+
+const EVENT: &[u8] = b"event";
+
+impl Databases {
+    /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
+    pub(crate) fn handle_time(&mut self, now_ns: u64) {
+        let connections = &self.connections;
+        self.catalogues.handle_time(now_ns, |place| connections.use_place(place));
+        // What was kept before is to be looked at again.
+        self.unseen_change |= self.catalogues.take_hidden_writers();
+    }
+
+    pub(super) fn catalogue_of(
+        &mut self,
+        event: &LookupEvent,
+        sql: SqlEvent,
+    ) -> Option<Arc<Catalogue>> {
+        let place = self.connections.get(sql.connection)?.place.clone()?;
+        if self.used.contains(&place.server) {
+            self.catalogues.get(&place, event.time_ns)
+        } else {
+            None
+        }
+    }
+
+    /// `reason`: why a statement was not understood, if it was not.
+    pub(super) fn handle_schema_change(
+        &mut self,
+        event: &LookupEvent,
+        name: u64,
+        reason: Option<Reason>,
+    ) {
+        let now_ns = event.time_ns;
+        let is_plain = matches!(reason, None | Some(Reason::Definition));
+        let writers = !is_plain || event.incomplete || names_event(&event.path);
+        if let Some(connection) = self.connections.get_mut(name) {
+            connection.structure_in_doubt = true;
+        }
+        let is_definition = matches!(
+            reason,
+            None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed)
+        );
+        for server in self.servers_of(name) {
+            self.catalogues.handle_change(server, !is_definition, writers, now_ns);
+        }
+    }
+
+    pub(super) fn handle_schema_doubt(&mut self, name: u64, now_ns: u64) {
+        for server in self.servers_of(name) {
+            self.catalogues.refresh(server, now_ns);
+        }
+    }
+
+    /// May a SELECT on a server that is used change something although it names no sequence's
+    /// function?
+    pub(crate) fn functions_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.functions_may_write(server))
+    }
+
+    /// May a SELECT on a server that is used change something?
+    pub(crate) fn select_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.select_may_write(server))
+    }
+
+    /// May something inside a server change its tables without a statement? 0: any that is used.
+    pub(super) fn may_have_hidden_writers(&self, server: Server) -> bool {
+        match server {
+            0 => self.used.iter().any(|&server| self.catalogues.may_have_hidden_writers(server)),
+            server => self.catalogues.may_have_hidden_writers(server),
+        }
+    }
+}
+
+/// May the statement make an event, or change one?
+fn names_event(text: &[u8]) -> bool {
+    text.windows(EVENT.len()).any(|word| word.eq_ignore_ascii_case(EVENT))
+}
