@@ -7,8 +7,6 @@
 
 pub(crate) mod database;
 pub(crate) mod kinds;
-pub(crate) mod mysql;
-pub(crate) mod postgres;
 pub(crate) mod processes;
 mod socket;
 pub(crate) mod sql;

@@ -381,7 +381,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::databases::postgres::Postgres;
+    use crate::databases::kinds::postgres::Postgres;
 
     #[test]
     fn who_gets_the_number_of_a_client_is_not_one() {

@@ -2,8 +2,8 @@ use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use super::*;
-use crate::databases::mysql::MySql;
-use crate::databases::postgres::Postgres;
+use crate::databases::kinds::mysql::MySql;
+use crate::databases::kinds::postgres::Postgres;
 use crate::statements::asked::Asked;
 use crate::statements::connections::{CONNECTIONS_MAX, QUIET_NS};
 

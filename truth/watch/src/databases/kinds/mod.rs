@@ -1,10 +1,13 @@
 //! The list of the kinds.
 
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+
 use nicache_sql::Dialect;
 
 use crate::databases::database::Database;
-use crate::databases::mysql::MySql;
-use crate::databases::postgres::Postgres;
+use crate::databases::kinds::mysql::MySql;
+use crate::databases::kinds::postgres::Postgres;
 
 /// All kinds of database servers that are followed.
 pub(crate) const ALL: [&dyn Database; 2] = [&MySql, &Postgres];
