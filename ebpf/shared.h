@@ -45,9 +45,7 @@
 #define MEMBER_COMMAND 1
 #define MEMBER_UNIT 2
 
-/* Kinds of database servers, by the protocol that they speak. */
-#define DATABASE_MYSQL 1
-#define DATABASE_POSTGRES 2
+/* Beside the number of a kind of database server: the process may be changing something. */
 #define DATABASE_AT_WORK 256
 
 /* Whose writing functions are seen. */

@@ -3,7 +3,10 @@
  * What database servers receive. Included by witness.bpf.c.
  *
  * Read first: truth/watch/src/statements/databases/mod.rs (what is made of it),
- * truth/sql/src/coarse.rs (which statements are certain to change nothing).
+ * truth/sql/src/coarse.rs (which statements are certain to change nothing). What differs from one
+ * kind of server to another is in the folders of truth/watch/src/databases/kinds; the build script
+ * of truth/watch writes databases/processes.h and databases/received.h, which include these and
+ * name them all: DATABASES.
  *
  * A statement changes something between the moment that the server receives it and the moment that
  * it asks its connection for more. Both moments stamp SLOT_DATABASES: the first before anything is
@@ -14,6 +17,8 @@
 #ifndef NICACHE_SQL_H
 #define NICACHE_SQL_H
 
+#include "databases/processes.h"
+
 /* A statement as far as the kernel looks at it; a longer one is not certain. */
 #define SQL_TEXT_BYTES 4096
 /* The first word is behind at most so many bytes of blanks and comments. */
@@ -21,18 +26,14 @@
 /* A longer one that changes rows is not looked through. */
 #define SQL_ROWS_BYTES 1024
 #define SQL_SENT_BYTES 64
-#define MYSQL_QUIT 0x01
-/* The client of PostgreSQL has ended: nothing but a letter and its own length. */
-#define POSTGRES_END 'X'
-#define POSTGRES_END_BYTES 5
 
 struct sql_connection {
-	__u32 header;    /* MySQL: the next bytes are a packet whose header this is */
+	__u32 header;    /* was received by itself: the next bytes belong to it */
 	__u8 has_header; /* and the watcher has not been told of it */
-	__u8 began;     /* MySQL: a command has come; before, it is about who the client is */
+	__u8 began;     /* a command has come; before, it is about who the client is */
 	__u8 busy;      /* received what may change something, and has not asked for more since */
 	__u8 wrote;     /* ever did: the end of a transaction may make it visible */
-	/* MySQL: the next reply names a prepared statement that is certain to change nothing */
+	/* the next reply names a prepared statement that is certain to change nothing */
 	__u8 preparing;
 	__u8 replied;   /* sent something since it received something */
 	__u8 untold;    /* there was no room to tell something of it */
@@ -68,9 +69,7 @@ struct sql_statement {
 	__u64 id;
 };
 
-/* Prepared statements of MySQL that are certain to change nothing. What is forgotten is not
- * certain.
- */
+/* Prepared statements that are certain to change nothing. What is forgotten is not certain. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -137,16 +136,23 @@ static __always_inline void note_owner(struct sql_connection *connection, __u32 
 	connection->kind = kind;
 }
 
+/* Has each connection to a server of this kind a process of its own? */
+static __always_inline bool has_process_each(__u32 kind)
+{
+#define HAS_PROCESS_EACH(name, NAME) || (kind == NAME##_NUMBER && NAME##_HAS_PROCESS_EACH)
+	return false DATABASES(HAS_PROCESS_EACH);
+}
+
 /* The process serves one connection, and has received on it what may change something, or is done
  * with that. One whose end nobody sees, because the connection is forgotten, stays at work.
  */
 static __always_inline void note_work(__u32 kind, bool at_work)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	__u32 *known = kind == DATABASE_POSTGRES ? bpf_map_lookup_elem(&databases, &tgid) : 0;
+	__u32 *known = has_process_each(kind) ? bpf_map_lookup_elem(&databases, &tgid) : 0;
 
 	if (known)
-		*known = at_work ? DATABASE_POSTGRES | DATABASE_AT_WORK : DATABASE_POSTGRES;
+		*known = at_work ? kind | DATABASE_AT_WORK : kind;
 }
 
 /* May the end of the process undo something that it has begun, or be the end of it? */
@@ -154,7 +160,7 @@ static __always_inline bool is_at_work(__u32 tgid)
 {
 	__u32 *known = bpf_map_lookup_elem(&databases, &tgid);
 
-	return known && *known != DATABASE_POSTGRES;
+	return known && !has_process_each(*known);
 }
 
 /* ---- is it certain to change nothing? ---- */
@@ -167,6 +173,10 @@ static __always_inline bool is_at_work(__u32 tgid)
 #define SQL_ANYTHING 0
 #define SQL_QUESTION 1 /* change nothing */
 #define SQL_ROWS 2     /* change rows, but bring in no function that a question could call */
+/* What else may be received. */
+#define SQL_HEADER 3   /* only the header of it: nothing is begun before the rest has come */
+#define SQL_LAST 4     /* a question, and the client has ended the connection with it */
+#define SQL_END 5      /* the client has ended the connection */
 
 /* One byte of the blanks and comments in front of a statement. Stops at the first other byte. */
 static long skip_blank(__u32 index, void *unused)
@@ -372,122 +382,41 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 	return kind;
 }
 
-/* A packet of MySQL without its header. */
-__noinline int classify_mysql(struct sql_connection *connection, __u64 ino, __u32 len)
-{
-	__u32 zero = 0;
-	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
-	struct sql_statement statement = {.connection = ino};
+/* ---- what it receives and sends ---- */
 
-	if (!text || !connection || len < 1 || len > SQL_TEXT_BYTES)
-		return SQL_ANYTHING;
-	switch (text->bytes[0]) {
-	case MYSQL_QUIT:
-	case 0x02: /* INIT_DB */
-	case 0x09: /* STATISTICS */
-	case 0x0e: /* PING */
-	case 0x19: /* STMT_CLOSE */
-	case 0x1a: /* STMT_RESET */
-		return SQL_QUESTION;
-	case 0x03: /* QUERY */
-		return classify(1, len, connection->wrote);
-	case 0x16: /* STMT_PREPARE */
-		connection->preparing = classify(1, len, 1) == SQL_QUESTION;
-		return SQL_QUESTION;
-	case 0x17: /* STMT_EXECUTE */
-		if (len < 5)
-			return SQL_ANYTHING;
-		statement.id = text->bytes[1] | (__u32)text->bytes[2] << 8 |
-			       (__u32)text->bytes[3] << 16 | (__u32)text->bytes[4] << 24;
-		/* What it calls may be another function by now. */
-		return bpf_map_lookup_elem(&sql_questions, &statement) && !may_select_write()
-			       ? SQL_QUESTION
-			       : SQL_ANYTHING;
+#include "databases/received.h"
+
+/* What the kind makes of `len` bytes in sql_texts: SQL_*. */
+static __always_inline int kind_received(__u32 kind, struct sql_connection *connection,
+					 struct sql_text *text, __u64 ino, __u32 len)
+{
+#define RECEIVED(name, NAME)                                                                       \
+	case NAME##_NUMBER:                                                                        \
+		return name##_received(connection, text, ino, len);
+	switch (kind) {
+		DATABASES(RECEIVED)
 	}
 	return SQL_ANYTHING;
 }
 
-/* Is it how a connection of PostgreSQL begins: wishes for encryption (1234, 5679 and 5680), then
- * protocol 3 with user and database? Something may run by itself at that, as any function may that
- * there is.
- */
-static __always_inline bool is_postgres_beginning(const __u8 *head, __u32 len)
+/* The kind looks at the first bytes that are sent after something was received. */
+static __always_inline void kind_sent(__u32 kind, struct sql_connection *connection,
+				      struct transfer *transfer)
 {
-	__u32 size = (__u32)head[0] << 24 | (__u32)head[1] << 16 | (__u32)head[2] << 8 | head[3];
-	__u32 code = (__u32)head[4] << 24 | (__u32)head[5] << 16 | (__u32)head[6] << 8 | head[7];
-
-	if (size != len || may_select_write())
-		return false;
-	return code >> 16 == 3 || code == (1234 << 16 | 5679) || code == (1234 << 16 | 5680);
+#define SENT(name, NAME)                                                                           \
+	case NAME##_NUMBER:                                                                        \
+		return name##_sent(connection, transfer);
+	switch (kind) {
+		DATABASES(SENT)
+	}
 }
 
-/* One message of PostgreSQL: a question by itself, or Parse, Bind, Describe, Execute and Sync of
- * one.
- */
-#define POSTGRES_MESSAGES_MAX 8
-
-__noinline int is_postgres_question(struct sql_connection *connection, __u32 len)
+/* May the first bytes that are seen of a connection lack their header? */
+static __always_inline bool reads_headers(__u32 kind)
 {
-	__u32 zero = 0, at = 0, parsed = 0, size, i;
-	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
-	__u8 head[8];
-
-	if (!text || !connection || len < 5 || len > SQL_TEXT_BYTES)
-		return 0;
-	/* Every other message begins with a letter. */
-	if (!text->bytes[0]) {
-		if (len < 8 || !is_postgres_beginning(text->bytes, len))
-			return 0;
-		connection->wrote = 0;
-		return 1;
-	}
-	for (i = 0; i < POSTGRES_MESSAGES_MAX; i++) {
-		if (at == len)
-			return 1;
-		if (at + 5 > len || at >= SQL_TEXT_BYTES)
-			return 0;
-		bpf_probe_read_kernel(head, 7, text->bytes + at);
-		size = (__u32)head[1] << 24 | (__u32)head[2] << 16 | (__u32)head[3] << 8 | head[4];
-		if (size < 4 || size > len || at + 1 + size > len)
-			return 0;
-		switch (head[0]) {
-		case 'Q':
-			if (classify(at + 5, at + size, connection->wrote) != SQL_QUESTION)
-				return 0;
-			break;
-		case 'P':
-			/* The unnamed statement. */
-			if (head[5] || classify(at + 6, at + 1 + size, 1) != SQL_QUESTION)
-				return 0;
-			parsed = 1;
-			break;
-		case 'B':
-			/* The unnamed portal and statement: others may be of an earlier Parse,
-			 * which was none of these.
-			 */
-			if (!parsed || head[5] || head[6])
-				return 0;
-			break;
-		case 'E':
-			if (!parsed || head[5])
-				return 0;
-			break;
-		case 'D':
-		case 'H':
-		case 'S':
-		case 'X':
-		case 'C':
-		case 'p': /* who the client is */
-			break;
-		default:
-			return 0;
-		}
-		at += 1 + size;
-	}
-	return at == len;
+#define READS_HEADERS(name, NAME) || (kind == NAME##_NUMBER && NAME##_READS_HEADERS)
+	return false DATABASES(READS_HEADERS);
 }
-
-/* ---- what it receives and sends ---- */
 
 __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 peer, __u32 flags)
 {
@@ -506,14 +435,14 @@ __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 peer, __u
 	return 0;
 }
 
-/* PostgreSQL has a process for each connection, which may be gone when the watcher looks; the one
- * that has started it stays.
+/* The process of a connection may be gone when the watcher looks; the one that has started it
+ * stays.
  */
 static __always_inline __u32 server_of(__u32 kind)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	return kind == DATABASE_POSTGRES ? FIELD(struct task_struct, task->real_parent, tgid) : 0;
+	return has_process_each(kind) ? FIELD(struct task_struct, task->real_parent, tgid) : 0;
 }
 
 /* Can a client of a database be at the other end? The kernel itself (netlink) is not one. */
@@ -571,9 +500,9 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 	}
 	if (!connection) {
 		/* Nobody saw what it did before: it may have begun a transaction that is to be
-		 * committed; and of MySQL, a header may be missing.
+		 * committed; and a header may be missing.
 		 */
-		if (kind == DATABASE_MYSQL)
+		if (reads_headers(kind))
 			flags |= FLAG_INCOMPLETE;
 		fresh.wrote = 1;
 		note_owner(&fresh, kind);
@@ -591,33 +520,19 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 			len = 0;
 		bytes = text->bytes;
 		report.copied = true;
-		if (kind == DATABASE_MYSQL && len == 4 && !connection->has_header &&
-		    (text->bytes[3] == 0 || !connection->began) &&
-		    (text->bytes[0] || text->bytes[1] || text->bytes[2])) {
-			/* Only the header of a packet: nothing is begun before the rest has come.
-			 */
-			connection->header = text->bytes[0] | (__u32)text->bytes[1] << 8 |
-					     (__u32)text->bytes[2] << 16 |
-					     (__u32)text->bytes[3] << 24;
-			connection->has_header = 1;
-			connection->began |= text->bytes[3] == 0;
+		may = kind_received(kind, connection, text, ino, len);
+		if (may == SQL_HEADER) {
 			connection->receiver = (__u32)bpf_get_current_pid_tgid();
 			connection->replied = 0;
 			return 0;
 		}
-		if (kind == DATABASE_MYSQL && connection->has_header && connection->began &&
-		    connection->header == 1 && len == 1 && text->bytes[0] == MYSQL_QUIT) {
+		if (may == SQL_END) {
 			bpf_map_delete_elem(&sql_connections, &ino);
 			return report_sql(EVENT_SQL_CLOSED, ino, kind, 0, 0);
 		}
-		if (kind == DATABASE_MYSQL && connection->has_header &&
-		    (connection->header & 0xffffff) == len)
-			may = connection->began ? classify_mysql(connection, ino, len)
-						: SQL_QUESTION;
-		else if (kind == DATABASE_POSTGRES)
-			may = is_postgres_question(connection, len) ? SQL_QUESTION : SQL_ANYTHING;
-		ends = kind == DATABASE_POSTGRES && len == POSTGRES_END_BYTES &&
-		       text->bytes[0] == POSTGRES_END && may == SQL_QUESTION;
+		ends = may == SQL_LAST;
+		if (ends)
+			may = SQL_QUESTION;
 	}
 	if (connection)
 		connection->receiver = (__u32)bpf_get_current_pid_tgid();
@@ -689,8 +604,6 @@ __noinline int observe_sent(struct transfer *transfer, struct sql_connection *co
 	struct sql_connection fresh = {};
 	struct bytes_report report = {
 		.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
-	struct sql_statement statement = {};
-	__u8 head[9], yes = 1;
 	__u64 nr;
 	__s64 ret;
 
@@ -714,14 +627,7 @@ __noinline int observe_sent(struct transfer *transfer, struct sql_connection *co
 	connection->replied = 1;
 	if (nr != NR_sendto && nr != NR_write)
 		return 0;
-	if (connection->preparing && ret >= 9 &&
-	    !bpf_probe_read_user(head, 9, (const void *)transfer->bytes) && !head[4]) {
-		statement.connection = ino;
-		statement.id = head[5] | (__u32)head[6] << 8 | (__u32)head[7] << 16 |
-			       (__u32)head[8] << 24;
-		bpf_map_update_elem(&sql_questions, &statement, &yes, BPF_ANY);
-	}
-	connection->preparing = 0;
+	kind_sent(kind, connection, transfer);
 	report.ino = ino;
 	report.bytes = (const void *)transfer->bytes;
 	report.len = ret > 64 ? 64 : ret;
@@ -785,17 +691,25 @@ __noinline int observe_database(struct call *call, __u32 kind)
 
 /* ---- which programs are database servers ---- */
 
+/* Eight letters of a name from there on, as they are in memory; zeros behind its end. */
+#define NAME_BYTE(name, at) ((at) < sizeof(name) ? (__u64)(name)[(at) % sizeof(name)] : 0)
+#define NAME_WORD(name, at)                                                                        \
+	(NAME_BYTE(name, at) | NAME_BYTE(name, at + 1) << 8 | NAME_BYTE(name, at + 2) << 16 |      \
+	 NAME_BYTE(name, at + 3) << 24 | NAME_BYTE(name, at + 4) << 32 |                           \
+	 NAME_BYTE(name, at + 5) << 40 | NAME_BYTE(name, at + 6) << 48 |                           \
+	 NAME_BYTE(name, at + 7) << 56)
+
 static __always_inline __u32 kind_of_name(struct task_struct *task)
 {
-	__u64 name[2] = {};
+	__u64 own[2] = {};
 
-	bpf_probe_read_kernel(name, sizeof(name), task->comm);
-	if (name[0] == (WORD4('m', 'a', 'r', 'i') | WORD4('a', 'd', 'b', 'd') << 32) && !name[1])
-		return DATABASE_MYSQL;
-	if (name[0] == (WORD4('m', 'y', 's', 'q') | WORD4('l', 'd', 0, 0) << 32))
-		return DATABASE_MYSQL;
-	if (name[0] == (WORD4('p', 'o', 's', 't') | WORD4('g', 'r', 'e', 's') << 32) && !name[1])
-		return DATABASE_POSTGRES;
+	bpf_probe_read_kernel(own, sizeof(own), task->comm);
+#define IS_CALLED(name)                                                                            \
+	|| (own[0] == NAME_WORD(name, 0) && (sizeof(name) <= 8 || own[1] == NAME_WORD(name, 8)))
+#define NUMBER_IF_CALLED(name, NAME)                                                               \
+	if (false NAME##_NAMES(IS_CALLED))                                                         \
+		return NAME##_NUMBER;
+	DATABASES(NUMBER_IF_CALLED)
 	return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 
+#include "databases/processes.h"
 #include "raw.h"
 
 enum role role = ROLE_NONE;
@@ -44,7 +45,9 @@ static bool is_database(void)
 {
 	const char *name = program_invocation_short_name;
 
-	return !strcmp(name, "mariadbd") || !strcmp(name, "mysqld") || !strcmp(name, "postgres");
+#define IS_CALLED(other) || !strcmp(name, other)
+#define IS_OF_KIND(folder, NAME) NAME##_NAMES(IS_CALLED)
+	return false DATABASES(IS_OF_KIND);
 }
 
 void map_memory(void)

@@ -11,10 +11,10 @@ use crate::databases::sql::Session;
 
 /// A kind of database server. Equal numbers are equal kinds.
 pub trait Database: fmt::Debug + Sync {
-    /// Its number in the kernel: `DATABASE_*` of `ebpf/shared.h`.
+    /// Its number in the kernel, as in its `processes.h`.
     fn number(&self) -> u32;
 
-    /// Names of its server's processes, as in `ebpf/sql.h`.
+    /// Names of its server's processes, as there.
     fn process_names(&self) -> &'static [&'static str];
 
     /// Where the tables of a connection are whose client began with these bytes; `None`: unknown.

@@ -32,6 +32,8 @@ pub(crate) fn by_dialect(dialect: Dialect) -> &'static dyn Database {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -44,5 +46,30 @@ mod tests {
             assert!(ALL[..at].iter().all(|other| *other != kind));
         }
         assert!(by_number(0).is_none() && by_process_name("nginx").is_none());
+    }
+
+    /// What `processes.h` of each folder says to the witnesses, which are written in C.
+    #[test]
+    fn the_witnesses_know_the_same_processes() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/databases/kinds");
+        let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+        let mut seen: Vec<(u32, Vec<String>)> = entries
+            .filter(|path| path.is_dir())
+            .map(|path| {
+                let text = std::fs::read_to_string(path.join("processes.h")).unwrap();
+                let (_, number) = text.split_once("_NUMBER ").unwrap();
+                let (_, names) = text.split_once("_NAMES(NAME) ").unwrap();
+                let names = names.lines().next().unwrap().split('"').skip(1).step_by(2);
+                let number = number.lines().next().unwrap().parse().unwrap();
+                (number, names.map(str::to_owned).collect())
+            })
+            .collect();
+        seen.sort();
+        let names = |kind: &dyn Database| {
+            kind.process_names().iter().map(|name| (*name).to_owned()).collect()
+        };
+        let mut known = ALL.map(|kind| (kind.number(), names(kind)));
+        known.sort();
+        assert_eq!(seen, known);
     }
 }
