@@ -131,8 +131,8 @@ enum Routine {
 /// each database.
 pub fn query(dialect: Dialect) -> &'static str {
     match dialect {
-        Dialect::MySql => include_str!("catalogue/mysql.sql"),
-        Dialect::Postgres => include_str!("catalogue/postgres.sql"),
+        Dialect::MySql => include_str!("dialects/mysql/catalogue.sql"),
+        Dialect::Postgres => include_str!("dialects/postgres/catalogue.sql"),
     }
 }
 

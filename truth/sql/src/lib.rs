@@ -66,12 +66,13 @@
 
 mod catalogue;
 mod coarse;
+mod command;
+mod dialects;
 mod footprint;
 mod functions;
 mod key;
 mod narrow;
 mod parse;
-mod protocol;
 mod reason;
 mod routine_body;
 mod session;

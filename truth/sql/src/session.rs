@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crate::catalogue::{Catalogue, Defaults, expand};
+use crate::command::Command;
+use crate::dialects::mysql::protocol as mysql;
+use crate::dialects::postgres::protocol as postgres;
 use crate::footprint::{Context, Footprint};
 use crate::key::{Access, Literal};
 use crate::parse::{is_plain, keeps_session, keeps_structure, parse};
-use crate::protocol::{Command, mysql, postgres};
 use crate::reason::Reason;
 use crate::statement::{Class, Setting, Statement};
 use crate::target::Dialect;

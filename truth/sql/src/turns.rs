@@ -5,10 +5,7 @@
 //! ([`Turns::is_over`]). What is not understood (encrypted, compressed, unknown commands) is never
 //! over.
 
-mod limits;
-mod mysql;
-mod postgres;
-
+use crate::dialects::{mysql, postgres};
 use crate::target::Dialect;
 
 /// Whose turn it is on one connection to a database server, by what both directions say.
@@ -19,16 +16,16 @@ pub struct Turns {
 
 #[derive(Clone, Debug)]
 enum Protocol {
-    MySql(mysql::Turns),
-    Postgres(postgres::Turns),
+    MySql(mysql::turns::Turns),
+    Postgres(postgres::turns::Turns),
 }
 
 impl Turns {
     /// A connection from its first byte.
     pub fn new(dialect: Dialect) -> Self {
         let protocol = match dialect {
-            Dialect::MySql => Protocol::MySql(mysql::Turns::new()),
-            Dialect::Postgres => Protocol::Postgres(postgres::Turns::new()),
+            Dialect::MySql => Protocol::MySql(mysql::turns::Turns::new()),
+            Dialect::Postgres => Protocol::Postgres(postgres::turns::Turns::new()),
         };
         Self { protocol }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::limits::UNDER_WAY_MAX;
+use crate::dialects::limits::UNDER_WAY_MAX;
 
 const CLIENT_MYSQL: u32 = 1;
 const COMPRESS: u32 = 1 << 5;
@@ -123,7 +123,7 @@ impl Packets {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     phase: Phase,
     client: Packets,
     server: Packets,
@@ -135,7 +135,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             phase: Phase::Greeting,
             client: Packets::default(),
@@ -147,11 +147,11 @@ impl Turns {
         }
     }
 
-    pub(super) fn holds_nothing(&self) -> bool {
+    pub(crate) fn holds_nothing(&self) -> bool {
         self.is_over() && self.status & (IN_TRANSACTION | AUTOCOMMIT) == AUTOCOMMIT
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Commands
             && self.under_way.is_empty()
             && self.client.is_between()
@@ -162,7 +162,7 @@ impl Turns {
         *self = Self { phase: Phase::Lost, ..Self::new() };
     }
 
-    pub(super) fn handle_client(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn handle_client(&mut self, bytes: &[u8]) -> bool {
         if self.phase == Phase::Lost {
             return false;
         }
@@ -226,7 +226,7 @@ impl Turns {
         }
     }
 
-    pub(super) fn handle_server(&mut self, bytes: &[u8]) {
+    pub(crate) fn handle_server(&mut self, bytes: &[u8]) {
         if self.phase == Phase::Lost {
             return;
         }

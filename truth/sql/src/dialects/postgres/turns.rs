@@ -2,7 +2,7 @@
 //!
 //! Read first: the chapter "Frontend/Backend Protocol" of PostgreSQL's manual, message flow.
 
-use super::limits::UNDER_WAY_MAX;
+use crate::dialects::limits::UNDER_WAY_MAX;
 
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
@@ -67,7 +67,7 @@ impl Messages {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Turns {
+pub(crate) struct Turns {
     phase: Phase,
     startup: Vec<u8>,
     client: Messages,
@@ -81,7 +81,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             phase: Phase::Startup,
             startup: Vec::new(),
@@ -93,11 +93,11 @@ impl Turns {
         }
     }
 
-    pub(super) fn holds_nothing(&self) -> bool {
+    pub(crate) fn holds_nothing(&self) -> bool {
         self.is_over() && self.status == b'I'
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Messages
             && self.under_way == 0
             && !self.is_open
@@ -109,7 +109,7 @@ impl Turns {
         *self = Self { phase: Phase::Lost, ..Self::new() };
     }
 
-    pub(super) fn handle_client(&mut self, mut bytes: &[u8]) -> bool {
+    pub(crate) fn handle_client(&mut self, mut bytes: &[u8]) -> bool {
         let mut is_identity = true;
         while !bytes.is_empty() {
             match self.phase {
@@ -180,7 +180,7 @@ impl Turns {
         }
     }
 
-    pub(super) fn handle_server(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn handle_server(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match self.phase {
                 Phase::Lost => return,

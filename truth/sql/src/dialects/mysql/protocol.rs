@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Command, PREPARED_BYTES_MAX, PREPARED_MAX};
+use crate::command::{Command, PREPARED_BYTES_MAX, PREPARED_MAX};
 use crate::key::Literal;
 use crate::parse::STATEMENT_BYTES_MAX;
 use crate::reason::Reason;

@@ -1,7 +1,4 @@
-//! The protocols: bytes of one connection become commands.
-
-pub(crate) mod mysql;
-pub(crate) mod postgres;
+//! What the bytes of one connection become: commands.
 
 use std::sync::Arc;
 

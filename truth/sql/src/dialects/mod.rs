@@ -1,0 +1,5 @@
+//! The dialects: a folder each.
+
+mod limits;
+pub(crate) mod mysql;
+pub(crate) mod postgres;

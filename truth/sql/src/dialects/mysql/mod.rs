@@ -1,0 +1,4 @@
+//! MySQL and MariaDB.
+
+pub(crate) mod protocol;
+pub(crate) mod turns;

@@ -1,0 +1,4 @@
+//! PostgreSQL.
+
+pub(crate) mod protocol;
+pub(crate) mod turns;
