@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::dialects::Dialect;
 use crate::footprint::{Context, Footprint};
 use crate::functions::{Kind, is_harmless_if_built_in, kind};
 use crate::key::{Access, ColumnKind, Constant, Literal, Restriction};
@@ -17,7 +18,7 @@ use crate::parse::parse;
 use crate::reason::Reason;
 use crate::routine_body::may_write;
 use crate::statement::{Class, Statement, TableUse, Upsert};
-use crate::target::{Dialect, Target, fold};
+use crate::target::{Target, fold};
 
 /// The rows are not those of the query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,10 +131,7 @@ enum Routine {
 /// it prints nothing but the rows: `mariadb --batch --raw --skip-column-names`, or `psql -At` in
 /// each database.
 pub fn query(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::MySql => include_str!("dialects/mysql/catalogue.sql"),
-        Dialect::Postgres => include_str!("dialects/postgres/catalogue.sql"),
-    }
+    dialect.server().catalogue_query()
 }
 
 impl Catalogue {

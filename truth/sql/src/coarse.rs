@@ -8,14 +8,10 @@
 //! SELECT may call a function that writes, which only that finds. So whoever uses the answer must
 //! know that there are no such functions, or pay a wait for each SELECT.
 
-use crate::target::Dialect;
+use crate::dialects::Dialect;
 
 /// The first word of a statement is looked for in so many bytes.
 pub const COARSE_BYTES: usize = 64;
-
-/// MySQL's commands that change nothing: QUIT, INIT_DB, STATISTICS, PING, STMT_PREPARE, STMT_CLOSE,
-/// STMT_RESET.
-const MYSQL_COMMANDS: [u8; 7] = [0x01, 0x02, 0x09, 0x0e, 0x16, 0x19, 0x1a];
 
 /// First words of statements that change nothing, in upper case, each followed by a byte that ends
 /// a word.
@@ -23,43 +19,11 @@ const WORDS: [&[u8]; 4] = [b"SELECT", b"SHOW", b"DESCRIBE", b"SET NAMES"];
 
 /// Is it certain that the bytes change nothing (if they call no function that does)?
 pub fn is_certain_read(dialect: Dialect, bytes: &[u8]) -> bool {
-    match dialect {
-        Dialect::MySql => mysql(bytes),
-        Dialect::Postgres => postgres(bytes),
-    }
-}
-
-fn mysql(bytes: &[u8]) -> bool {
-    if bytes.len() < 5 {
-        return false;
-    }
-    let length = bytes[0] as usize | (bytes[1] as usize) << 8 | (bytes[2] as usize) << 16;
-    // One packet, the first of its command.
-    if length != bytes.len() - 4 || bytes[3] != 0 {
-        return false;
-    }
-    MYSQL_COMMANDS.contains(&bytes[4]) || (bytes[4] == 0x03 && is_read(bytes, 5))
-}
-
-fn postgres(bytes: &[u8]) -> bool {
-    if bytes.len() < 5 {
-        return false;
-    }
-    let length = u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]) as usize;
-    // One message.
-    if length != bytes.len() - 1 {
-        return false;
-    }
-    match bytes[0] {
-        b'Q' => is_read(bytes, 5),
-        // Terminate, Parse, Describe and Flush run nothing.
-        b'X' | b'P' | b'D' | b'H' => true,
-        _ => false,
-    }
+    dialect.server().is_certain_read(bytes)
 }
 
 /// Is the first word behind blanks and comments one of [`WORDS`], and is there no second statement?
-fn is_read(bytes: &[u8], from: usize) -> bool {
+pub(crate) fn is_read(bytes: &[u8], from: usize) -> bool {
     let end = if bytes.len() < COARSE_BYTES { bytes.len() } else { COARSE_BYTES };
     let mut at = from;
     let mut comment = false;

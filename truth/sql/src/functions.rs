@@ -1,7 +1,7 @@
 //! What is known of the functions that servers bring along. A name that is in no list may do
 //! anything.
 
-use crate::target::Dialect;
+use crate::dialects::Dialect;
 
 /// What calling a function means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,6 +65,7 @@
 #![deny(clippy::disallowed_methods)]
 
 mod catalogue;
+mod client;
 mod coarse;
 mod command;
 mod dialects;
@@ -86,12 +87,13 @@ mod whole_reply;
 
 pub use catalogue::{Catalogue, CatalogueError, Defaults, expand, query as catalogue_query};
 pub use coarse::{COARSE_BYTES, COARSE_TEXT_BYTES, is_certain_read};
+pub use dialects::Dialect;
 pub use footprint::{Context, Footprint};
 pub use key::{Access, ColumnKind, Constant, Literal, Restriction, Value, conflicts};
 pub use parse::{STATEMENT_BYTES_MAX, is_plain, parse};
 pub use reason::Reason;
 pub use session::{Event, Execution, Parse, Session, Uncached};
 pub use statement::{Class, Setting, Statement, TableUse, Upsert};
-pub use target::{Dialect, TableName, Target};
+pub use target::{TableName, Target};
 pub use turns::Turns;
 pub use whole_reply::is_whole_reply;

@@ -12,10 +12,10 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 
+use crate::dialects::Dialect;
 use crate::reason::Reason;
 use crate::statement::{Class, Statement};
 use crate::steer;
-use crate::target::Dialect;
 use crate::walk;
 
 /// Longer statements are not looked at.

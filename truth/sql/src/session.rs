@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use crate::catalogue::{Catalogue, Defaults, expand};
 use crate::command::Command;
-use crate::dialects::mysql::protocol as mysql;
-use crate::dialects::postgres::protocol as postgres;
+use crate::dialects::Dialect;
+use crate::dialects::server::Connection;
 use crate::footprint::{Context, Footprint};
 use crate::key::{Access, Literal};
 use crate::parse::{is_plain, keeps_session, keeps_structure, parse};
 use crate::reason::Reason;
 use crate::statement::{Class, Setting, Statement};
-use crate::target::Dialect;
 use crate::transaction::Transaction;
 
 /// What a connection does. The crate's head says what a caller must make of it.
@@ -75,20 +74,14 @@ impl Parse for Uncached {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Protocol {
-    MySql(Box<mysql::Connection>),
-    Postgres(Box<postgres::Connection>),
-}
-
 /// Temporary tables that are remembered; with more, statements touch everything.
 const TEMPORARY_MAX: usize = 64;
 
 /// One connection of a client to a database server.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Session {
     dialect: Dialect,
-    protocol: Protocol,
+    connection: Box<dyn Connection>,
     state: State,
     /// Commands of the bytes at hand.
     commands: Vec<Command>,
@@ -117,21 +110,15 @@ impl Session {
     /// A connection from its first byte. `defaults` are those of the [`Catalogue`]; without them
     /// nothing is assumed.
     pub fn new(dialect: Dialect, defaults: Option<Defaults>) -> Self {
-        let protocol = match dialect {
-            Dialect::MySql => Protocol::MySql(Box::new(mysql::Connection::new())),
-            Dialect::Postgres => Protocol::Postgres(Box::new(postgres::Connection::new())),
-        };
-        Self { dialect, protocol, state: State::new(dialect, defaults), commands: Vec::new() }
+        let state = State::new(dialect, defaults);
+        Self { dialect, connection: dialect.server().connection(), state, commands: Vec::new() }
     }
 
     /// A connection whose beginning was not seen. It is followed once that is safe (MySQL: at the
     /// first command after a reply; PostgreSQL: never), with nothing assumed of its settings.
     pub fn in_the_middle(dialect: Dialect) -> Self {
         let mut session = Self::new(dialect, None);
-        match &mut session.protocol {
-            Protocol::MySql(connection) => **connection = mysql::Connection::in_the_middle(),
-            Protocol::Postgres(connection) => connection.lose(),
-        }
+        session.connection = dialect.server().connection_in_the_middle();
         session.state.lose();
         session.state.may_define = true;
         session
@@ -151,14 +138,7 @@ impl Session {
         on_event: &mut impl FnMut(Event),
     ) {
         let mut commands = core::mem::take(&mut self.commands);
-        match &mut self.protocol {
-            Protocol::MySql(connection) => {
-                connection.handle_client(bytes, &mut |command| commands.push(command));
-            }
-            Protocol::Postgres(connection) => {
-                connection.handle_client(bytes, &mut |command| commands.push(command));
-            }
-        }
+        self.connection.handle_client(bytes, &mut |command| commands.push(command));
         for command in commands.drain(..) {
             self.state.command(command, parser, catalogue, on_event);
         }
@@ -168,19 +148,13 @@ impl Session {
     /// Takes the first bytes that the server sent after what it received last (more of them do no
     /// harm). Calls may be left out altogether: then prepared statements of MySQL touch everything.
     pub fn handle_server(&mut self, bytes: &[u8]) {
-        match &mut self.protocol {
-            Protocol::MySql(connection) => connection.handle_server(bytes),
-            Protocol::Postgres(connection) => connection.handle_server(bytes),
-        }
+        self.connection.handle_server(bytes);
     }
 
     /// Some of the bytes that the server received were not seen. What they did is the caller's to
     /// assume.
     pub fn handle_gap(&mut self, on_event: &mut impl FnMut(Event)) {
-        match &mut self.protocol {
-            Protocol::MySql(connection) => connection.lose(),
-            Protocol::Postgres(connection) => connection.lose(),
-        }
+        self.connection.lose();
         self.state.everything(Reason::Gap, on_event);
         self.state.lose();
     }

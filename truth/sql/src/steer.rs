@@ -3,10 +3,11 @@
 
 use sqlparser::tokenizer::Token;
 
+use crate::dialects::Dialect;
 use crate::functions::{Kind, kind};
 use crate::reason::Reason;
 use crate::statement::{Class, Setting, Statement};
-use crate::target::{Dialect, fold_certain};
+use crate::target::fold_certain;
 
 /// The words of a statement, in lower case where they are not quoted.
 struct Words<'a> {

@@ -1,13 +1,6 @@
 //! Names of tables, and what may be the same table.
 
-/// The two families of servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// MySQL and MariaDB.
-    MySql,
-    /// PostgreSQL.
-    Postgres,
-}
+use crate::dialects::Dialect;
 
 /// A table, or all tables of a schema, of a database, or of the server: a part that is `None`
 /// stands for any.

@@ -5,9 +5,10 @@
 //! every moment at which it may become visible later, until it is certain that no transaction holds
 //! it any longer. Being wrong about BEGIN then costs an announcement, never a missed change.
 
+use crate::dialects::Dialect;
 use crate::key::Access;
 use crate::statement::{Class, Setting};
-use crate::target::{Dialect, Target};
+use crate::target::Target;
 
 /// More than this is everything.
 const PENDING_MAX: usize = 256;

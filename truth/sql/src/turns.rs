@@ -5,61 +5,37 @@
 //! ([`Turns::is_over`]). What is not understood (encrypted, compressed, unknown commands) is never
 //! over.
 
-use crate::dialects::{mysql, postgres};
-use crate::target::Dialect;
+use crate::dialects::Dialect;
+use crate::dialects::server::Exchange;
 
 /// Whose turn it is on one connection to a database server, by what both directions say.
-#[derive(Clone, Debug)]
-pub struct Turns {
-    protocol: Protocol,
-}
-
-#[derive(Clone, Debug)]
-enum Protocol {
-    MySql(mysql::turns::Turns),
-    Postgres(postgres::turns::Turns),
-}
+#[derive(Debug)]
+pub struct Turns(Box<dyn Exchange>);
 
 impl Turns {
     /// A connection from its first byte.
     pub fn new(dialect: Dialect) -> Self {
-        let protocol = match dialect {
-            Dialect::MySql => Protocol::MySql(mysql::turns::Turns::new()),
-            Dialect::Postgres => Protocol::Postgres(postgres::turns::Turns::new()),
-        };
-        Self { protocol }
+        Self(dialect.server().exchange())
     }
 
     /// Takes what the client sends, in order. True: it says only who the client is.
     pub fn handle_client(&mut self, bytes: &[u8]) -> bool {
-        match &mut self.protocol {
-            Protocol::MySql(turns) => turns.handle_client(bytes),
-            Protocol::Postgres(turns) => turns.handle_client(bytes),
-        }
+        self.0.handle_client(bytes)
     }
 
     /// Takes what the server sends, in order and all of it.
     pub fn handle_server(&mut self, bytes: &[u8]) {
-        match &mut self.protocol {
-            Protocol::MySql(turns) => turns.handle_server(bytes),
-            Protocol::Postgres(turns) => turns.handle_server(bytes),
-        }
+        self.0.handle_server(bytes);
     }
 
     /// Is it certain that the server is done with all that the client has sent, and that it is
     /// whole?
     pub fn is_over(&self) -> bool {
-        match &self.protocol {
-            Protocol::MySql(turns) => turns.is_over(),
-            Protocol::Postgres(turns) => turns.is_over(),
-        }
+        self.0.is_over()
     }
 
     /// Is it certain, beyond that, that no transaction is open?
     pub fn holds_nothing(&self) -> bool {
-        match &self.protocol {
-            Protocol::MySql(turns) => turns.holds_nothing(),
-            Protocol::Postgres(turns) => turns.holds_nothing(),
-        }
+        self.0.holds_nothing()
     }
 }

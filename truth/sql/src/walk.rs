@@ -14,12 +14,13 @@ use sqlparser::ast::{
     Value as TreeValue, Visit, Visitor,
 };
 
+use crate::dialects::Dialect;
 use crate::functions::{BARE, Kind, is_foreign, kind};
 use crate::key::{Constant, Restriction};
 use crate::narrow;
 use crate::reason::Reason;
 use crate::statement::{Class, Statement, TableUse, Upsert};
-use crate::target::{Dialect, TableName, fold_certain};
+use crate::target::{TableName, fold_certain};
 
 /// What the statement does.
 pub(crate) fn statement(dialect: Dialect, tree: &Tree) -> Statement {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::command::{Command, PREPARED_BYTES_MAX, PREPARED_MAX};
+use crate::dialects::server;
 use crate::key::Literal;
 use crate::parse::STATEMENT_BYTES_MAX;
 use crate::reason::Reason;
@@ -63,7 +64,7 @@ enum Awaited {
 
 /// One connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection {
+pub(super) struct Connection {
     phase: Phase,
     capabilities: u32,
     header: Vec<u8>,
@@ -87,30 +88,9 @@ pub(crate) struct Connection {
     settled: Vec<Command>,
 }
 
-impl Connection {
-    pub(crate) fn new() -> Self {
-        Self {
-            phase: Phase::Handshake,
-            capabilities: 0,
-            header: Vec::new(),
-            left: 0,
-            packet_full: false,
-            in_packet: false,
-            sequence: 0,
-            payload: Vec::new(),
-            oversize: false,
-            continued: false,
-            prepared: HashMap::new(),
-            prepared_bytes: 0,
-            last_prepared: None,
-            last_is_uncertain: false,
-            awaited: Vec::new(),
-            settled: Vec::new(),
-        }
-    }
-
+impl server::Connection for Connection {
     /// From here on bytes are missing.
-    pub(crate) fn lose(&mut self) {
+    fn lose(&mut self) {
         if matches!(self.phase, Phase::Opaque(_)) {
             return;
         }
@@ -127,17 +107,7 @@ impl Connection {
         };
     }
 
-    /// A connection whose beginning was not seen.
-    pub(crate) fn in_the_middle() -> Self {
-        Self {
-            phase: Phase::Lost { reason: Reason::Gap, answered: false },
-            // Whether the client may send attributes is not known.
-            capabilities: QUERY_ATTRIBUTES,
-            ..Self::new()
-        }
-    }
-
-    pub(crate) fn handle_client(&mut self, mut bytes: &[u8], emit: &mut dyn FnMut(Command)) {
+    fn handle_client(&mut self, mut bytes: &[u8], emit: &mut dyn FnMut(Command)) {
         if bytes.is_empty() {
             return;
         }
@@ -196,7 +166,7 @@ impl Connection {
     }
 
     /// The first bytes that the server sent after what the client sent last.
-    pub(crate) fn handle_server(&mut self, bytes: &[u8]) {
+    fn handle_server(&mut self, bytes: &[u8]) {
         if let Phase::Lost { answered, .. } = &mut self.phase {
             *answered = true;
         }
@@ -231,6 +201,39 @@ impl Connection {
                 self.settled.push(Command::Database(Some(name)));
             }
             _ => {}
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Handshake,
+            capabilities: 0,
+            header: Vec::new(),
+            left: 0,
+            packet_full: false,
+            in_packet: false,
+            sequence: 0,
+            payload: Vec::new(),
+            oversize: false,
+            continued: false,
+            prepared: HashMap::new(),
+            prepared_bytes: 0,
+            last_prepared: None,
+            last_is_uncertain: false,
+            awaited: Vec::new(),
+            settled: Vec::new(),
+        }
+    }
+
+    /// A connection whose beginning was not seen.
+    pub(super) fn in_the_middle() -> Self {
+        Self {
+            phase: Phase::Lost { reason: Reason::Gap, answered: false },
+            // Whether the client may send attributes is not known.
+            capabilities: QUERY_ATTRIBUTES,
+            ..Self::new()
         }
     }
 

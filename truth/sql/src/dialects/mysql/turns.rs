@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::dialects::limits::UNDER_WAY_MAX;
+use crate::dialects::server::Exchange;
 
 const CLIENT_MYSQL: u32 = 1;
 const COMPRESS: u32 = 1 << 5;
@@ -123,7 +124,7 @@ impl Packets {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Turns {
+pub(super) struct Turns {
     phase: Phase,
     client: Packets,
     server: Packets,
@@ -134,35 +135,19 @@ pub(crate) struct Turns {
     status: u16,
 }
 
-impl Turns {
-    pub(crate) fn new() -> Self {
-        Self {
-            phase: Phase::Greeting,
-            client: Packets::default(),
-            server: Packets::default(),
-            deprecate_eof: false,
-            optional_metadata: false,
-            under_way: VecDeque::new(),
-            status: 0,
-        }
-    }
-
-    pub(crate) fn holds_nothing(&self) -> bool {
+impl Exchange for Turns {
+    fn holds_nothing(&self) -> bool {
         self.is_over() && self.status & (IN_TRANSACTION | AUTOCOMMIT) == AUTOCOMMIT
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.phase == Phase::Commands
             && self.under_way.is_empty()
             && self.client.is_between()
             && self.server.is_between()
     }
 
-    fn lose(&mut self) {
-        *self = Self { phase: Phase::Lost, ..Self::new() };
-    }
-
-    pub(crate) fn handle_client(&mut self, bytes: &[u8]) -> bool {
+    fn handle_client(&mut self, bytes: &[u8]) -> bool {
         if self.phase == Phase::Lost {
             return false;
         }
@@ -186,6 +171,35 @@ impl Turns {
         is_identity
             && self.phase == Phase::Authentication
             && !(self.client.in_packet && self.client.sequence == 0)
+    }
+
+    fn handle_server(&mut self, bytes: &[u8]) {
+        if self.phase == Phase::Lost {
+            return;
+        }
+        let mut packets = core::mem::take(&mut self.server);
+        packets.feed(bytes, |_, prefix, len| self.answer(prefix, len));
+        if self.phase != Phase::Lost {
+            self.server = packets;
+        }
+    }
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Greeting,
+            client: Packets::default(),
+            server: Packets::default(),
+            deprecate_eof: false,
+            optional_metadata: false,
+            under_way: VecDeque::new(),
+            status: 0,
+        }
+    }
+
+    fn lose(&mut self) {
+        *self = Self { phase: Phase::Lost, ..Self::new() };
     }
 
     /// The first answer to the greeting has the client's capabilities.
@@ -223,17 +237,6 @@ impl Turns {
         self.under_way.push_back(awaited);
         if self.under_way.len() > UNDER_WAY_MAX {
             self.lose();
-        }
-    }
-
-    pub(crate) fn handle_server(&mut self, bytes: &[u8]) {
-        if self.phase == Phase::Lost {
-            return;
-        }
-        let mut packets = core::mem::take(&mut self.server);
-        packets.feed(bytes, |_, prefix, len| self.answer(prefix, len));
-        if self.phase != Phase::Lost {
-            self.server = packets;
         }
     }
 

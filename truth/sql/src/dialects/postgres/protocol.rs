@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::command::{Command, PREPARED_BYTES_MAX, PREPARED_MAX};
+use crate::dialects::server;
 use crate::key::Literal;
 use crate::parse::STATEMENT_BYTES_MAX;
 use crate::reason::Reason;
@@ -37,7 +38,7 @@ type Bound = (Arc<[u8]>, Vec<Literal>);
 
 /// One connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Connection {
+pub(super) struct Connection {
     phase: Phase,
     header: Vec<u8>,
     payload: Vec<u8>,
@@ -61,39 +62,22 @@ struct Messages {
     others: u32,
 }
 
-impl Connection {
-    pub(crate) fn new() -> Self {
-        Self {
-            phase: Phase::Startup,
-            header: Vec::new(),
-            payload: Vec::new(),
-            left: 0,
-            in_message: false,
-            kind: 0,
-            oversize: false,
-            statements: HashMap::new(),
-            statement_bytes: 0,
-            portals: HashMap::new(),
-            messages: Messages::default(),
-            unnamed_is_certain: false,
-        }
-    }
-
+impl server::Connection for Connection {
     /// Where a message begins cannot be found again: clients may send ahead of replies.
-    pub(crate) fn lose(&mut self) {
+    fn lose(&mut self) {
         if !matches!(self.phase, Phase::Opaque(_)) {
             *self = Self { phase: Phase::Opaque(Reason::Gap), ..Self::new() };
         }
     }
 
     /// The first bytes that the server sent after what the client sent last.
-    pub(crate) fn handle_server(&mut self, bytes: &[u8]) {
+    fn handle_server(&mut self, bytes: &[u8]) {
         if let (Phase::Asked(answer @ None), Some(first)) = (&mut self.phase, bytes.first()) {
             *answer = Some(*first);
         }
     }
 
-    pub(crate) fn handle_client(&mut self, mut bytes: &[u8], emit: &mut dyn FnMut(Command)) {
+    fn handle_client(&mut self, mut bytes: &[u8], emit: &mut dyn FnMut(Command)) {
         while !bytes.is_empty() {
             match self.phase {
                 Phase::Opaque(reason) => {
@@ -132,6 +116,25 @@ impl Connection {
                 let payload = core::mem::take(&mut self.payload);
                 self.end(&payload, emit);
             }
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Startup,
+            header: Vec::new(),
+            payload: Vec::new(),
+            left: 0,
+            in_message: false,
+            kind: 0,
+            oversize: false,
+            statements: HashMap::new(),
+            statement_bytes: 0,
+            portals: HashMap::new(),
+            messages: Messages::default(),
+            unnamed_is_certain: false,
         }
     }
 

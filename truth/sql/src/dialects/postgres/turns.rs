@@ -3,6 +3,7 @@
 //! Read first: the chapter "Frontend/Backend Protocol" of PostgreSQL's manual, message flow.
 
 use crate::dialects::limits::UNDER_WAY_MAX;
+use crate::dialects::server::Exchange;
 
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
@@ -67,7 +68,7 @@ impl Messages {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Turns {
+pub(super) struct Turns {
     phase: Phase,
     startup: Vec<u8>,
     client: Messages,
@@ -80,24 +81,12 @@ pub(crate) struct Turns {
     status: u8,
 }
 
-impl Turns {
-    pub(crate) fn new() -> Self {
-        Self {
-            phase: Phase::Startup,
-            startup: Vec::new(),
-            client: Messages::default(),
-            server: Messages::default(),
-            under_way: 0,
-            is_open: false,
-            status: 0,
-        }
-    }
-
-    pub(crate) fn holds_nothing(&self) -> bool {
+impl Exchange for Turns {
+    fn holds_nothing(&self) -> bool {
         self.is_over() && self.status == b'I'
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.phase == Phase::Messages
             && self.under_way == 0
             && !self.is_open
@@ -105,11 +94,7 @@ impl Turns {
             && self.server.is_between()
     }
 
-    fn lose(&mut self) {
-        *self = Self { phase: Phase::Lost, ..Self::new() };
-    }
-
-    pub(crate) fn handle_client(&mut self, mut bytes: &[u8]) -> bool {
+    fn handle_client(&mut self, mut bytes: &[u8]) -> bool {
         let mut is_identity = true;
         while !bytes.is_empty() {
             match self.phase {
@@ -163,24 +148,7 @@ impl Turns {
         is_identity && self.phase != Phase::Lost
     }
 
-    fn begin(&mut self) {
-        let code = self
-            .startup
-            .get(4..8)
-            .and_then(|code| code.first_chunk())
-            .map(|code| u32::from_be_bytes(*code));
-        self.startup.clear();
-        match code {
-            Some(SSL_REQUEST | GSS_REQUEST) => self.phase = Phase::Asked,
-            Some(code) if code >> 16 == 3 => {
-                self.phase = Phase::Authentication;
-                self.under_way = 1;
-            }
-            _ => self.lose(),
-        }
-    }
-
-    pub(crate) fn handle_server(&mut self, mut bytes: &[u8]) {
+    fn handle_server(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match self.phase {
                 Phase::Lost => return,
@@ -204,6 +172,41 @@ impl Turns {
                     Ok(_) => {}
                 },
             }
+        }
+    }
+}
+
+impl Turns {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Startup,
+            startup: Vec::new(),
+            client: Messages::default(),
+            server: Messages::default(),
+            under_way: 0,
+            is_open: false,
+            status: 0,
+        }
+    }
+
+    fn lose(&mut self) {
+        *self = Self { phase: Phase::Lost, ..Self::new() };
+    }
+
+    fn begin(&mut self) {
+        let code = self
+            .startup
+            .get(4..8)
+            .and_then(|code| code.first_chunk())
+            .map(|code| u32::from_be_bytes(*code));
+        self.startup.clear();
+        match code {
+            Some(SSL_REQUEST | GSS_REQUEST) => self.phase = Phase::Asked,
+            Some(code) if code >> 16 == 3 => {
+                self.phase = Phase::Authentication;
+                self.under_way = 1;
+            }
+            _ => self.lose(),
         }
     }
 }
