@@ -80,17 +80,8 @@ impl Structures {
     /// # Errors
     /// It cannot be asked.
     pub fn is_settled(&self, seconds: u64) -> io::Result<bool> {
-        let query = match self.dialect {
-            Dialect::MySql => format!(
-                "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND COMMAND NOT IN \
-                 ('Sleep', 'Daemon', 'Binlog Dump') AND USER NOT IN ('system user', 'event_scheduler') AND COALESCE(TIME, {seconds}) >= {seconds}"
-            ),
-            Dialect::Postgres => format!(
-                "SELECT COUNT(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND COALESCE(backend_type, 'client backend') = \
-                 'client backend' AND state IS DISTINCT FROM 'idle' AND COALESCE(query_start, '-infinity') <= now() - interval '{seconds} seconds'"
-            ),
-        };
-        let name = (self.dialect == Dialect::Postgres).then_some("postgres");
+        let query = self.dialect.unfinished_query(seconds);
+        let name = self.dialect.first_database();
         let answer = run(self.command(name, &query))?;
         Ok(answer.trim_ascii() == b"0")
     }
@@ -98,29 +89,7 @@ impl Structures {
     fn command(&self, database: Option<&str>, query: &str) -> Command {
         let mut command = Command::new(self.command.first().map_or("false", String::as_str));
         command.args(self.command.iter().skip(1));
-        match self.dialect {
-            Dialect::MySql => {
-                command.args(["--batch", "--raw", "--skip-column-names", "--execute"]);
-            }
-            Dialect::Postgres => {
-                command.args([
-                    "--no-psqlrc",
-                    "--no-align",
-                    "--tuples-only",
-                    "--field-separator=\t",
-                    "--no-password",
-                ]);
-                if let Some(database) = database {
-                    // A name with a sign of equality would be taken for options.
-                    command.arg(format!(
-                        "--dbname=dbname='{}'",
-                        database.replace('\\', "\\\\").replace('\'', "\\'")
-                    ));
-                }
-                command.arg("--command");
-            }
-        }
-        command.arg(query);
+        command.args(self.dialect.client_arguments(database, query));
         command
     }
 }

@@ -12,7 +12,7 @@ use nicache_secret::random_u64;
 
 use crate::cli::RelayArgs;
 use crate::logs;
-use crate::options::{Milliseconds, Protocol};
+use crate::options::Milliseconds;
 
 /// Shorter leases end between two renewals.
 const LEASE_MIN: Milliseconds = Milliseconds(1000);
@@ -36,7 +36,7 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
     let publisher =
         Publisher::new(random_u64()?, arguments.lease.0 * 1_000_000, nicache_clock::boottime_ns());
     let hub = Arc::new(Hub::new(publisher));
-    let structures = Arc::new(Structures::new(arguments.protocol.into(), client(arguments)?));
+    let structures = Arc::new(Structures::new(arguments.protocol.0, client(arguments)?));
     hub.hold(FORMER);
     let (settling, former) = (Arc::clone(&structures), Arc::clone(&hub));
     let body = move || wait_for_former(&settling, &former);
@@ -49,8 +49,7 @@ pub(super) fn execute(arguments: &RelayArgs) -> Result<ExitCode> {
         Door { hub: Arc::clone(&hub), structures, key, counters: Arc::clone(&counters) }
             .open(cards)?;
     }
-    let proxy =
-        Arc::new(Proxy::new(Arc::clone(&hub), arguments.protocol.into(), arguments.database));
+    let proxy = Arc::new(Proxy::new(Arc::clone(&hub), arguments.protocol.0, arguments.database));
     Arc::clone(&proxy).open(clients)?;
     tracing::info!(listen = %arguments.listen, database = %arguments.database, "relaying");
     loop {
@@ -109,11 +108,5 @@ fn client(arguments: &RelayArgs) -> Result<Vec<String>> {
         };
     }
     let (host, port) = (arguments.database.ip().to_string(), arguments.database.port().to_string());
-    let words = match arguments.protocol {
-        Protocol::Mysql => {
-            vec!["mariadb", "--no-defaults", "--user=root", "--host", &host, "--port", &port]
-        }
-        Protocol::Postgres => vec!["psql", "--username=postgres", "--host", &host, "--port", &port],
-    };
-    Ok(words.into_iter().map(str::to_owned).collect())
+    Ok(arguments.protocol.0.client(&host, &port))
 }

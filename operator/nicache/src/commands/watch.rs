@@ -231,8 +231,7 @@ fn follow_remotes(
     let mut remotes = Vec::new();
     for (index, setup) in (0..).zip(setups) {
         let key = Key::read(&setup.key).context("the key of a relay")?;
-        let remote =
-            RemoteDatabase::new(setup.address, setup.protocol.into(), index, Arc::clone(table));
+        let remote = RemoteDatabase::new(setup.address, setup.protocol.0, index, Arc::clone(table));
         let remote = Arc::new(remote);
         remotes.push(Arc::clone(&remote));
         let card = random_u64()?;

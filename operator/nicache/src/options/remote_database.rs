@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use nicache_sql::Dialect;
 
 /// A database on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,20 +56,32 @@ impl fmt::Display for BusAddress {
 }
 
 /// What a database speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Protocol {
-    /// MariaDB, MySQL.
-    Mysql,
-    /// PostgreSQL.
-    Postgres,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Protocol(pub Dialect);
+
+impl Protocol {
+    /// What an operator calls it.
+    fn name(self) -> &'static str {
+        self.0.schemes()[0]
+    }
 }
 
-impl From<Protocol> for nicache_sql::Dialect {
-    fn from(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Mysql => Self::MySql,
-            Protocol::Postgres => Self::Postgres,
-        }
+impl ValueEnum for Protocol {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: [Protocol; Dialect::ALL.len()] = {
+            let mut all = [Protocol(Dialect::ALL[0]); Dialect::ALL.len()];
+            let mut at = 0;
+            while at < all.len() {
+                all[at] = Protocol(Dialect::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.0.products()))
     }
 }
 
@@ -82,11 +96,14 @@ impl FromStr for RemoteDatabase {
         };
         let mut parts = text.split(',');
         let url = parts.next().unwrap_or_default();
-        let (protocol, address) = match url.split_once("://") {
-            Some(("mysql" | "mariadb", address)) => (Protocol::Mysql, address),
-            Some(("postgres" | "postgresql", address)) => (Protocol::Postgres, address),
-            _ => return Err(wrong("the database begins with mysql:// or postgres://")),
-        };
+        let found = url.split_once("://").and_then(|(scheme, address)| {
+            let dialect = Dialect::ALL.into_iter().find(|it| it.schemes().contains(&scheme))?;
+            Some((Protocol(dialect), address))
+        });
+        let (protocol, address) = found.ok_or_else(|| {
+            let begin = Dialect::ALL.map(|dialect| format!("{}://", Protocol(dialect).name()));
+            wrong(&format!("the database begins with {}", begin.join(" or ")))
+        })?;
         let address = address
             .trim_end_matches('/')
             .parse()
@@ -114,10 +131,7 @@ impl FromStr for RemoteDatabase {
 
 impl fmt::Display for RemoteDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.protocol {
-            Protocol::Mysql => "mysql",
-            Protocol::Postgres => "postgres",
-        };
+        let scheme = self.protocol.name();
         let (address, key) = (self.address, self.key.display());
         match &self.relay {
             Relay::Direct(relay) => write!(f, "{scheme}://{address},relay={relay},key={key}"),
@@ -134,7 +148,7 @@ mod tests {
     fn remote_databases() {
         let text = "postgres://10.0.0.5:5432,relay=[fd00::1]:7400,key=/k";
         let remote: RemoteDatabase = text.parse().unwrap();
-        assert_eq!((remote.protocol, remote.address.port()), (Protocol::Postgres, 5432));
+        assert_eq!((remote.protocol, remote.address.port()), (Protocol(Dialect::Postgres), 5432));
         assert_eq!(remote.to_string(), text);
         let on_bus = "mysql://10.0.0.5:3306,nats=nats://10.0.0.9:4222/shop,key=/k";
         assert_eq!(on_bus.parse::<RemoteDatabase>().unwrap().to_string(), on_bus);
@@ -149,5 +163,7 @@ mod tests {
         ] {
             assert!(text.parse::<RemoteDatabase>().is_err(), "{text}");
         }
+        let error = "oracle://10.0.0.5:1,relay=10.0.0.5:1,key=k".parse::<RemoteDatabase>();
+        assert!(error.unwrap_err().contains("begins with mysql:// or postgres://"));
     }
 }
