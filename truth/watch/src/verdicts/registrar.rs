@@ -46,9 +46,10 @@ use nicache_coherence::{
     Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
+use crate::attribution::listeners::Listeners;
 use crate::attribution::offspring::Offspring;
 use crate::attribution::older::OlderPrograms;
-use crate::attribution::peers::{Listeners, Peers};
+use crate::attribution::peers::Peers;
 use crate::attribution::requests::Attribution;
 use crate::databases::processes::DatabaseProcesses;
 use crate::memory::data::DataFolders;
