@@ -35,8 +35,10 @@
 //! Known and accepted: a look-up on an unwatched file system refuses the fill, except for the
 //! harmless devices (`/dev/null` and the like).
 
+mod file;
+mod reinstatement;
+
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,20 +58,16 @@ use crate::memory::data::DataFolders;
 use crate::memory::grace::{Ends, Pace};
 use crate::memory::retained::{Look, Retained};
 use crate::memory::sessions::SessionFiles;
-use crate::processes::{have_rings, parent_of};
-use crate::resolve::contents;
-use crate::resolve::copies::{Body, copies};
+use crate::processes::have_rings;
 use crate::resolve::openings::Openings;
 use crate::resolve::resolver::Resolver;
 use crate::resolve::settled::AtRest;
-use crate::resolve::survey::{Candidate, Purpose, Selected, select, survey};
 use crate::statements::asked::Asked;
 use crate::statements::databases::Databases;
 use crate::statements::remote::RemoteDatabase;
 use crate::verdicts::dynamic::{DynamicSources, Seen, may_be_decided, survey_dynamic};
 use crate::verdicts::lease::renew_lease;
-use crate::verdicts::records::{Looked, Record, Records};
-use crate::verdicts::reused::common_root;
+use crate::verdicts::records::{Record, Records};
 use crate::witnesses::event::{EventKind, LookupEvent, RequestStep};
 use crate::witnesses::folders::FoldersByProcess;
 use crate::witnesses::history::History;
@@ -471,86 +469,6 @@ impl Registrar {
         }
     }
 
-    fn try_reinstate(
-        &mut self,
-        request: &ReinstateRequest,
-        resolver: &mut Resolver,
-    ) -> Reinstatement {
-        let drained = self.drain_completely();
-        if drained.is_err() || self.corrupt || self.history.is_hidden() {
-            return Reinstatement::Gone;
-        }
-        let Some(records) = self.records.with_also(request.record) else {
-            tracing::debug!(record = request.record.0, "a reply goes: its record is forgotten");
-            return Reinstatement::Gone;
-        };
-        let mut sources = Vec::new();
-        for (number, record) in records {
-            if let Err(reason) = self.stays(&record, request, resolver) {
-                tracing::debug!(record = number.0, "a reply goes: {reason}");
-                return Reinstatement::Gone;
-            }
-            sources.extend(record.looked.sources.iter().copied());
-        }
-        if self.table.is_unchanged(&sources, request.stamp) {
-            Reinstatement::Stays
-        } else {
-            Reinstatement::Again
-        }
-    }
-
-    /// Would the same come of the request that this is the record of?
-    ///
-    /// # Errors
-    /// Why it may not, for people.
-    fn stays(
-        &mut self,
-        record: &Record,
-        request: &ReinstateRequest,
-        resolver: &mut Resolver,
-    ) -> Result<(), &'static str> {
-        const FIXED: &str = "a file or a list of files has changed";
-        let check = |is_fine: bool, reason: &'static str| is_fine.then_some(()).ok_or(reason);
-        let is_dynamic = record.class == Class::Dynamic;
-        check(self.table.is_unchanged(&record.looked.fixed, request.since), FIXED)?;
-        if is_dynamic {
-            let retained = &mut self.retained;
-            let is_same = !retained.has_changed(&self.table, request.since, record.finished_ns);
-            check(is_same, "the server may have an old file in its memory")?;
-        }
-        let (reads, since) = (&record.reads, request.since);
-        let is_changed = self.databases.has_changed(reads, since)
-            || self.remotes.iter().any(|remote| remote.has_changed(reads, since));
-        check(!is_changed, "what a database was asked for has changed")?;
-        let sources: Vec<SourceSlot> = record.looked.sources.iter().copied().collect();
-        // Something that other entries depend on has changed, and nothing of this one.
-        let sees_everybody = self.witness.sees_everybody();
-        let is_to_be_seen =
-            !is_dynamic || !sees_everybody || !self.table.is_unchanged(&sources, request.since);
-        if is_to_be_seen && Rule::Paths.holds() {
-            // Who has looked may be gone: a process that was there for one request.
-            let is_there =
-                |event: &LookupEvent| Path::new("/proc").join(event.owner().to_string()).exists();
-            let is_whole = record.looked.events.iter().all(is_there);
-            let takers = self.attribution.takers();
-            let processes = takers.flat_map(|taker| [Some(taker), parent_of(taker)]).flatten();
-            resolver.stand_in(record.looked.root.filter(|_| !is_whole), processes);
-            let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
-            let now = survey(events, resolver, Purpose::FindSources)
-                .map_err(|_| "a path cannot be looked up again, or leads elsewhere")?;
-            let is_same = now.sources == record.looked.sources
-                && now.directories == record.looked.directories;
-            check(is_same, "the way of a path has changed")?;
-            let is_same = !is_dynamic || now.folder_times == record.looked.folder_times;
-            check(is_same, "a folder has another time or size")?;
-            let is_same = sees_everybody || now.change_times() == record.looked.change_times;
-            check(is_same, "a file has another change time")?;
-            // Once more, because the look-ups took a while.
-            check(self.table.is_unchanged(&record.looked.fixed, request.since), FIXED)?;
-        }
-        Ok(())
-    }
-
     fn try_judge(
         &mut self,
         request: &FillRequest<'_>,
@@ -617,107 +535,6 @@ impl Registrar {
         };
         let is_alone = !self.files_only && self.older.is_none();
         may_be_decided(seen, request, &mut peers, is_alone)
-    }
-
-    /// Is the reply a file?
-    fn judge_file(
-        &mut self,
-        request: &FillRequest<'_>,
-        resolver: &mut Resolver,
-    ) -> Result<Verdict, RefusalReason> {
-        if request.body_len == 0 {
-            return Err(RefusalReason::EmptyBody);
-        }
-        let events = select(&self.history, request);
-        if !events.iter().any(|selected| selected.event.kind == EventKind::Lookup) {
-            if request.last_modified.is_some() && !self.keeps_files {
-                self.keeps_files = true;
-                // What was kept until now was not looked at for that.
-                self.table.record_change(SourceSlot::EVERYTHING);
-            }
-            return Err(RefusalReason::NotLookedUp);
-        }
-
-        let purpose = Purpose::FindFile(request.body_len);
-        let mut found = survey(events.iter().copied(), resolver, purpose)?;
-        if found.candidates.is_empty() {
-            return Err(RefusalReason::NoMatchingFile);
-        }
-        let could_open = |candidate: &Candidate| {
-            let could =
-                |&process: &u32| self.openings.could_open(process, &candidate.node, &self.table);
-            candidate.is_opened || candidate.processes.iter().any(could)
-        };
-        let candidates: Vec<&Candidate> =
-            found.candidates.iter().filter(|candidate| could_open(candidate)).collect();
-        if candidates.is_empty() {
-            return Err(RefusalReason::NotLookedUp);
-        }
-        for &slot in &found.sources {
-            self.table.watch(slot);
-        }
-
-        let mut tick = || renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
-        let mut matched = None;
-        for Candidate { node, .. } in candidates {
-            let hash = contents::hash(node, &mut tick)?;
-            self.openings.note_contents(node, hash, &self.table);
-            if hash == request.body_hash {
-                let is_dated =
-                    request.last_modified.is_some_and(|seconds| seconds as i64 == node.modified_s);
-                matched = Some(matched.unwrap_or(false) || is_dated);
-            }
-        }
-        match matched {
-            None => return Err(RefusalReason::NoMatchingFile),
-            Some(false) => return Err(RefusalReason::ModifiedMismatch),
-            Some(true) => {}
-        }
-        if self.openings.has_unknown() && self.keeps_files {
-            return Err(RefusalReason::NotLookedUp);
-        }
-        let body = Body {
-            len: request.body_len,
-            hash: request.body_hash,
-            forwarded_ns: request.forwarded_ns,
-            stamp: request.stamp,
-            is_of_keeper: self.keeps_files,
-        };
-        let known = found.kept.iter().filter_map(|event| Some((event.inode?, &*event.path)));
-        let known = known.collect();
-        let clocks = (monotonic_ns(), &mut tick);
-        let copies = copies(&mut self.openings, body, &known, &self.table, resolver, clocks)?;
-        if !copies.is_empty() {
-            let copies = copies.iter().map(|event| Selected { event, sent: false });
-            found = survey(events.iter().copied().chain(copies), resolver, purpose)?;
-            for &slot in &found.sources {
-                self.table.watch(slot);
-            }
-        }
-
-        let mut sources = SourceSet::new();
-        for &slot in &found.sources {
-            sources.insert(slot).map_err(|_| RefusalReason::TooManySources)?;
-        }
-        let others: Vec<SourceSlot> = found.others.iter().copied().collect();
-        let is_unchanged = self.table.is_unchanged(sources.as_slice(), request.stamp)
-            && self.table.is_unchanged(&others, request.stamp)
-            && self.table.lost() == request.lost;
-        if !is_unchanged {
-            return Err(RefusalReason::Changed);
-        }
-        let root = common_root(found.kept.iter().copied(), resolver);
-        let mut record = Record {
-            class: Class::Static,
-            since: request.stamp,
-            finished_ns: request.finished_ns,
-            reads: Vec::new(),
-            looked: Arc::new(Looked::new(found, root, monotonic_ns())),
-            also: Vec::new(),
-        };
-        let previous_unchanged = self.take_previous(request, &mut record, &mut sources);
-        let record = self.records.push(record);
-        Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged })
     }
 
     /// What does a reply depend on that is not a file? Once it is certain that the server has only
