@@ -7,7 +7,7 @@ use nicache_coherence::{BODY_HASH_BYTES, RefusalReason, Rule};
 use rustix::fs::SeekFrom;
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::resolve::resolver::Node;
+use crate::resolve::node::Node;
 
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 256 * 1024;

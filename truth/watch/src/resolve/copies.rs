@@ -14,8 +14,9 @@ use std::rc::Rc;
 use nicache_coherence::{BODY_HASH_BYTES, RefusalReason, RevisionTable, Rule, Stamp};
 
 use crate::resolve::contents;
+use crate::resolve::node::Node;
 use crate::resolve::openings::{Key, Opening, Openings};
-use crate::resolve::resolver::{Node, Outcome, Resolver, Walk};
+use crate::resolve::resolver::{Outcome, Resolver, Walk};
 use crate::witnesses::event::{Identity, LookupEvent};
 
 /// Files that are hashed for one reply. The next one finds these known.

@@ -15,7 +15,8 @@ use nicache_clock::monotonic_ns;
 use nicache_coherence::{BODY_HASH_BYTES, RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::FileType;
 
-use crate::resolve::resolver::{Node, Permissions, Resolver};
+use crate::resolve::node::{Node, Permissions};
+use crate::resolve::resolver::Resolver;
 use crate::resolve::settled::telling_change_ns;
 use crate::witnesses::event::{Identity, LookupEvent};
 

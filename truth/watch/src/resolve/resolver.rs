@@ -13,14 +13,16 @@
 use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use nicache_coherence::{RefusalReason, SourceSlot};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
+use crate::resolve::components::Components;
 use crate::resolve::layers::{Mounts, inode_number};
+use crate::resolve::node::{Node, Permissions};
 use crate::witnesses::event::{Identity, LookupEvent};
 use crate::witnesses::witness::Coverage;
 
@@ -42,143 +44,8 @@ const SYMLINKS_MAX: usize = 40;
 /// Directories remembered at most: each one holds a descriptor.
 const DIRECTORIES_MAX: usize = 256;
 
-/// An inode that is held by an `O_PATH` descriptor.
-#[derive(Debug)]
-pub struct Node {
-    pub(crate) fd: OwnedFd,
-    /// Device and inode number.
-    pub identity: Identity,
-    /// Type of file.
-    pub kind: FileType,
-    /// Length in bytes.
-    pub size: u64,
-    /// Last modification, seconds since 1970.
-    pub modified_s: i64,
-    /// Last change of the inode, seconds since 1970.
-    pub changed_s: i64,
-    /// Last change of the inode, nanoseconds since 1970.
-    pub changed_ns: i128,
-    /// Who may do what with it.
-    access: Permissions,
-    /// Device number, if it is a device.
-    rdev: (u32, u32),
-    mount: u64,
-    watched: bool,
-    only_times: bool,
-    tells_writes: bool,
-    is_overlay: bool,
-    /// It is in the upper layer of the overlay that it is a part of.
-    is_upper: bool,
-    /// On an overlay: what it is in the layers, the uppermost first. Of a file the first alone,
-    /// which it is.
-    layers: Vec<Self>,
-    /// Another layer has that name, too.
-    is_in_several: bool,
-}
-
-impl Node {
-    /// Is every change of it witnessed?
-    pub fn is_watched(&self) -> bool {
-        self.watched
-    }
-
-    /// /dev/null, zero, full, random, urandom: what comes out of them is not a source of anything.
-    pub fn is_harmless_device(&self) -> bool {
-        self.kind == FileType::CharacterDevice
-            && self.rdev.0 == 1
-            && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
-    }
-
-    /// Do nothing but change times tell of its changes?
-    pub fn has_only_times(&self) -> bool {
-        self.only_times
-    }
-
-    /// Is each of its changes told after its effect, but for stores to a mapping?
-    pub(crate) fn tells_writes(&self) -> bool {
-        self.tells_writes
-    }
-
-    /// Is it on an overlay?
-    pub(crate) fn is_layered(&self) -> bool {
-        self.is_overlay
-    }
-
-    fn has_timed_layers(&self) -> bool {
-        self.layers.iter().any(|layer| layer.only_times)
-    }
-
-    /// On an overlay: does another layer have the same name, so this file may be a copy?
-    pub(crate) fn is_in_several_layers(&self) -> bool {
-        self.is_in_several
-    }
-
-    /// On an overlay: what it is in the layers.
-    pub fn layers(&self) -> &[Self] {
-        &self.layers
-    }
-
-    /// Its own slot, and those of what it is in the layers.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = SourceSlot> + '_ {
-        std::iter::once(self).chain(&self.layers).map(|node| node.identity.slot())
-    }
-
-    /// Who may do what with it.
-    pub(crate) fn access(&self) -> Permissions {
-        self.access
-    }
-
-    /// May everybody read it?
-    pub fn is_readable_by_all(&self) -> bool {
-        self.access.let_all(0o444)
-    }
-
-    /// Opens the file for reading, past the access time.
-    pub fn open(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(rustix::fs::open(
-            format!("/proc/self/fd/{}", self.fd.as_raw_fd()),
-            flags,
-            Mode::empty(),
-        )?)
-    }
-}
-
-impl Node {
-    /// Names in the directory; those of folders end in a slash. What is not UTF-8 is left out.
-    ///
-    /// # Errors
-    /// What the system says: it is not a directory, or not to be read.
-    pub fn list(&self) -> io::Result<Vec<String>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME | OFlags::CLOEXEC;
-        let listing = rustix::fs::openat(&self.fd, c".", flags, Mode::empty())?;
-        let mut buffer = [MaybeUninit::uninit(); 8192];
-        let mut entries = RawDir::new(&listing, &mut buffer);
-        let mut names = Vec::new();
-        while let Some(entry) = entries.next() {
-            let entry = entry?;
-            if let Ok(name) = entry.file_name().to_str()
-                && name != "."
-                && name != ".."
-            {
-                let slash = if entry.file_type() == FileType::Directory { "/" } else { "" };
-                names.push(format!("{name}{slash}"));
-            }
-        }
-        Ok(names)
-    }
-}
-
 /// Where absolute paths start: directory and mount.
 pub(crate) type Root = (Identity, u64);
-
-/// Mode bits, owner and group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Permissions {
-    mode: u16,
-    uid: u32,
-    gid: u32,
-}
 
 /// A directory that a path leads through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,18 +56,6 @@ pub struct Passage {
     pub access: Permissions,
     /// What its mount lets nobody do (`f_flags` of statfs(2): no links, no programs, no writing).
     pub mount_flags: u64,
-}
-
-impl Permissions {
-    /// Mode bits as in `stat`, and user and group of the owner.
-    pub(crate) fn new(mode: u16, (uid, gid): (u32, u32)) -> Self {
-        Self { mode, uid, gid }
-    }
-
-    /// Do the mode bits give this to owner, group and others alike?
-    pub fn let_all(self, bits: u16) -> bool {
-        self.mode & bits == bits
-    }
 }
 
 /// What a path leads to.
@@ -788,40 +643,5 @@ fn wait_for_directory(directory: BorrowedFd<'_>) -> rustix::io::Result<()> {
     match RawDir::new(&listing, &mut buffer).next() {
         Some(Err(errno)) => Err(errno),
         _ => Ok(()),
-    }
-}
-
-/// The components of a path that are yet to be looked up; links put theirs in front.
-struct Components {
-    /// Last first.
-    rest: Vec<Vec<u8>>,
-    wants_directory: bool,
-}
-
-impl Components {
-    fn new(path: &[u8]) -> Self {
-        let mut components =
-            Self { rest: Vec::with_capacity(16), wants_directory: path.ends_with(b"/") };
-        components.prepend(path);
-        components
-    }
-
-    /// A link at the end that ends in a slash wants a directory, too.
-    fn prepend(&mut self, path: &[u8]) {
-        self.wants_directory |= self.rest.is_empty() && path.ends_with(b"/");
-        self.rest.extend(
-            path.split(|&byte| byte == b'/')
-                .rev()
-                .filter(|part| !part.is_empty())
-                .map(<[u8]>::to_vec),
-        );
-    }
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        self.rest.pop()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.rest.is_empty()
     }
 }

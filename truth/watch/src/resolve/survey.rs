@@ -7,7 +7,8 @@ use nicache_coherence::{FillRequest, RefusalReason, Rule, SourceSlot};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::resolve::resolver::{Node, Outcome, Passage, Resolver, Walk};
+use crate::resolve::node::Node;
+use crate::resolve::resolver::{Outcome, Passage, Resolver, Walk};
 use crate::resolve::settled::may_change_untold;
 use crate::resolve::unwatched;
 use crate::witnesses::event::{EventKind, Identity, LookupEvent};

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
-use crate::resolve::resolver::Node;
+use crate::resolve::node::Node;
 
 /// What was said already, by device number.
 static TOLD: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());

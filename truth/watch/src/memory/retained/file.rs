@@ -8,7 +8,8 @@ use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::memory::grace::Grace;
-use crate::resolve::resolver::{Node, Walk};
+use crate::resolve::node::Node;
+use crate::resolve::resolver::Walk;
 use crate::witnesses::event::{Identity, LookupEvent};
 use crate::witnesses::mappings::runs;
 

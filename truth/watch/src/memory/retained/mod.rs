@@ -21,7 +21,8 @@ pub(crate) use self::file::DIRTY_NS_MAX;
 use self::file::{FRESH_NS, File, Key, Layered, REREAD_NS, VOLATILE_NS};
 use crate::memory::grace::{Ends, Grace, Reading};
 use crate::processes::parent_of;
-use crate::resolve::resolver::{Node, Resolver, Walk};
+use crate::resolve::node::Node;
+use crate::resolve::resolver::{Resolver, Walk};
 use crate::resolve::settled::{
     SAME_TIME_NS, UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns,
 };
