@@ -162,4 +162,11 @@ pub trait Backend {
 
     /// Lets the card see what it was told.
     fn flush(&mut self);
+
+    /// Asks for a bell at whatever comes next: a frame, a refusal, and if that is wanted a command
+    /// that is done or a post that is taken. False: something of it has come already.
+    ///
+    /// # Errors
+    /// See [`Broken`].
+    fn prepare_sleep(&mut self, wants_done: bool, wants_posts: bool) -> Result<bool, Broken>;
 }

@@ -226,4 +226,14 @@ impl Backend for Bus {
             self.side.card_bell.ring();
         }
     }
+
+    fn prepare_sleep(&mut self, wants_done: bool, wants_posts: bool) -> Result<bool, Broken> {
+        let HostSide { commands, done, free, received, bell, .. } = &mut self.side;
+        bell.hear();
+        // Each of them is asked, whatever the others say: who does not sleep now asks anew.
+        let nothing_came = received.sleep_until_entry()? & done.sleep_until_entry()?;
+        let nothing_done = !wants_done || commands.sleep_until_room()?;
+        let nothing_taken = !wants_posts || free.sleep_until_room()?;
+        Ok(nothing_came && nothing_done && nothing_taken)
+    }
 }

@@ -35,6 +35,9 @@ use crate::waiting::{WAITING_FOR, Waiting};
 /// Neighbours have not been learned so often: those that wait are to be looked at again.
 const NEVER: u64 = u64::MAX;
 
+/// Commands that a frame takes at most: its head, and for each part an insertion and the part.
+const ROOM: u64 = 1 + 2 * PIECES_MAX as u64;
+
 /// Frames whose bytes are fetched to be looked at, at most.
 const LOOKING_MAX: usize = 256;
 
@@ -376,7 +379,7 @@ impl<B: Backend> Engine<B> {
             self.learned = forwarder.learned();
             for _ in 0..self.waiting.len() {
                 // Who would have to wait for room goes on waiting.
-                if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
+                if self.backend.room()? < ROOM {
                     self.learned = NEVER;
                     break;
                 }
@@ -393,7 +396,7 @@ impl<B: Backend> Engine<B> {
             let moment = Moment { now, random: random() };
             match self.pass(forwarder, frame, moment)? {
                 None => count += 1,
-                Some(frame) if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 => {
+                Some(frame) if self.backend.room()? < ROOM => {
                     self.put_back(frame);
                     break;
                 }
@@ -425,7 +428,7 @@ impl<B: Backend> Engine<B> {
         moment: Moment,
     ) -> Result<Option<Box<Frame>>, Broken> {
         // A connection's state must not advance by a packet that is looked at twice.
-        if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
+        if self.backend.room()? < ROOM {
             return Ok(Some(frame));
         }
         let mut head = std::mem::take(&mut self.head);
@@ -462,7 +465,7 @@ impl<B: Backend> Engine<B> {
                 let first = self.fan_first.checked_rem(targets).unwrap_or(0);
                 for number in 0..targets {
                     let target = (first + number) % targets;
-                    if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
+                    if self.backend.room()? < ROOM {
                         self.counters.queue_full += (targets - number) as u64;
                         self.fan_first = target;
                         break;
@@ -762,5 +765,6 @@ impl<B: Backend> Engine<B> {
 
 mod looking;
 mod posting;
+mod sleeping;
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,11 @@ impl Leaving {
     pub(crate) fn poll_own(&mut self) -> Option<(usize, Vec<u8>)> {
         self.own.pop_front()
     }
+
+    /// Whether there is such a frame.
+    pub(crate) fn has_own(&self) -> bool {
+        !self.own.is_empty()
+    }
 }
 
 impl Forwarder {

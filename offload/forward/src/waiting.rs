@@ -41,7 +41,12 @@ impl<T> Waiting<T> {
 
     /// Has the first one waited long enough?
     pub(crate) fn is_due(&self, now: Time) -> bool {
-        self.0.front().is_some_and(|first| first.until <= now)
+        self.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// When the first one has waited long enough.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.0.front().map(|first| first.until)
     }
 
     /// Takes the first one, and until when it may wait.

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_bus::{BusCounters, HostSide, Peer, Presence, RingError, Window};
+use nicache_bus::{BusCounters, HostSide, Peer, Presence, Window};
 use nicache_forward::Forwarder;
 use nicache_forward::backend::Broken;
 use nicache_forward::bus::Bus;
@@ -243,16 +243,7 @@ impl Router {
     pub fn prepare_sleep(&mut self, now: Time) -> Result<bool, Broken> {
         self.look_for_news(now);
         let Some(engine) = &mut self.engine else { return Ok(true) };
-        let is_waiting = engine.under_way() > 0 || engine.queued() > 0;
-        let side = engine.backend().side();
-        side.bell.hear();
-        let asked = side.received.sleep_until_entry().and_then(|is_empty| {
-            Ok(is_empty && (!is_waiting || side.commands.sleep_until_room()?))
-        });
-        asked.map_err(|error: RingError| {
-            self.detach();
-            Broken::from(error)
-        })
+        engine.prepare_sleep(&self.forwarder).inspect_err(|_| self.engine = None)
     }
 
     /// Whether the card runs on this processor, and has something to do.
@@ -280,7 +271,8 @@ impl Router {
             .fast_counters()
             .filter(|fast| fast.connections > 0)
             .map(|_| self.before.0 + TICK);
-        self.forwarder.next_due().into_iter().chain(self.read_at).chain(tick).min()
+        let waiting = self.engine.as_ref().and_then(Engine::next_due);
+        self.forwarder.next_due().into_iter().chain(waiting).chain(self.read_at).chain(tick).min()
     }
 
     fn look_for_news(&mut self, now: Time) {

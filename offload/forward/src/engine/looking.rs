@@ -3,7 +3,7 @@
 
 use nicache_tcp::Time;
 
-use super::{Engine, LOOKING_MAX};
+use super::{Engine, LOOKING_MAX, ROOM};
 use crate::backend::{Backend, Broken};
 use crate::decision::{Incoming, Moment};
 use crate::forwarder::Forwarder;
@@ -24,8 +24,13 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Whether only the card has the bytes of a part.
-    fn is_away(&self, piece: &Piece) -> bool {
+    pub(super) fn is_away(&self, piece: &Piece) -> bool {
         piece.is_split && !self.buffers[piece.buffer.0 as usize].in_memory
+    }
+
+    /// Whether it is on its way to main memory.
+    pub(super) fn is_fetched(&self, piece: &Piece) -> bool {
+        self.buffers[piece.buffer.0 as usize].is_fetched
     }
 
     /// Fetches what is not in main memory. False: some of it is lost.
@@ -33,7 +38,7 @@ impl<B: Backend> Engine<B> {
         for piece in
             frame.pieces.iter().filter(|piece| self.is_away(piece)).copied().collect::<Vec<_>>()
         {
-            if !self.buffers[piece.buffer.0 as usize].is_fetched {
+            if !self.is_fetched(&piece) {
                 if self.pcache.cached(piece.buffer).is_none() {
                     return Ok(false);
                 }
@@ -61,7 +66,7 @@ impl<B: Backend> Engine<B> {
                 self.finish(frame);
                 continue;
             }
-            if self.backend.room()? < 1 + 2 * crate::frame::PIECES_MAX as u64 {
+            if self.backend.room()? < ROOM {
                 self.looking.push_front(frame);
                 break;
             }

@@ -611,3 +611,5 @@ fn a_multicast_crosses_once() {
         }
     }
 }
+
+mod sleeping;

@@ -319,6 +319,11 @@ impl Switch {
         self.own.pop_front()
     }
 
+    /// Whether there is such a frame.
+    pub(crate) fn has_own(&self) -> bool {
+        !self.own.is_empty()
+    }
+
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.wheel.next_due()
     }

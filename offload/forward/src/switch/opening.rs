@@ -475,6 +475,13 @@ impl Forwarder {
         reset.or_else(|| self.switch.as_deref_mut()?.poll_own())
     }
 
+    /// Whether a question or a frame of ours is to be sent.
+    pub(crate) fn has_own(&self) -> bool {
+        !self.links.questions.is_empty()
+            || self.leaving.has_own()
+            || self.switch.as_deref().is_some_and(|switch| switch.has_own())
+    }
+
     /// Connections of services by name that wait: for the end of their handshake, for their name,
     /// for their back end.
     pub fn waiting_counts(&self) -> [u32; 3] {
