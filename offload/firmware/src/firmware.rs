@@ -66,7 +66,7 @@ pub struct Firmware<P> {
     /// The port that the frames of the burst came by, and how many of them are done with.
     burst_port: usize,
     delivered: usize,
-    /// More buffers than these are needed, so frames stay where they are.
+    /// More buffers than these are needed, or room for reports, so frames stay where they are.
     starved_with: Option<u64>,
     /// The host is to be rung for, since this time.
     bell_owed_ns: Option<u64>,
@@ -214,13 +214,16 @@ impl<P: Port> Firmware<P> {
         self.side.bell.hear();
         let is_quiet = self.side.commands.sleep_until_entry()?;
         let is_full = match self.starved_with {
-            Some(buffers) => self.side.free.sleep_until_more_than(buffers)?,
+            Some(buffers) => {
+                self.side.free.sleep_until_more_than(buffers)?
+                    & self.side.received.sleep_until_room()?
+            }
             None => true,
         };
         Ok(is_quiet && is_full)
     }
 
-    /// Whether frames wait for buffers of the host: then it is only the bell that is worth waking
+    /// Whether frames wait for buffers of the host, or for room to report them: then it is only the bell that is worth waking
     /// for.
     pub fn is_starved(&self) -> bool {
         self.starved_with.is_some()

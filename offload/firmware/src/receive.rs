@@ -30,7 +30,7 @@ pub(crate) const BUFFERS_MAX: usize = 64;
 pub(crate) enum Delivered {
     /// It is done with, handed over or dropped. So many entries of rings crossed.
     Done(u64),
-    /// It needs more buffers than so many.
+    /// It needs more buffers than so many, or more room for reports than there is.
     Wait(u64),
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn deliver(
         return give_back(&[first], side, counters);
     }
     if needed > available || needed > room {
-        return Ok(Delivered::Wait(needed - 1));
+        return Ok(Delivered::Wait(available.max(needed - 1)));
     }
     let mut taken = ArrayVec::<Post, BUFFERS_MAX>::new();
     let mut reports = ArrayVec::<Received, BUFFERS_MAX>::new();

@@ -6,6 +6,7 @@ mod exercise;
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use nicache_bus::attachment::FRAMES;
 use nicache_bus::descriptor::{HEADER_PLACE_BYTES, Refusal};
 use nicache_bus::{
     Attachment, BusClass, CachePlace, Command, Completion, Flags, HostSide, Post, Received,
@@ -291,6 +292,36 @@ fn a_frame_waits_for_buffers() {
         std::iter::from_fn(|| bench.host.received.pop().unwrap()).map(Received::decode).collect();
     assert_eq!(reports.len(), 3);
     assert_eq!(bench.card.counters().receive_refused, 0);
+}
+
+/// A frame that cannot be reported waits until the host has taken other reports.
+#[test]
+fn a_frame_waits_for_room_for_its_report() {
+    let (data, _) = frame("icmp", 50);
+    for further_posts in [1, 5] {
+        let mut bench = Bench::new();
+        let deliver = |bench: &mut Bench| {
+            bench.wires[0].send(&[IoSlice::new(&data)], Offload::default()).unwrap();
+            bench.settle();
+        };
+        // The first release always rings.
+        bench.post(0, None, false);
+        deliver(&mut bench);
+        bench.host.received.pop().unwrap().unwrap();
+        assert!(bench.host.received.release());
+        for _ in 0..FRAMES {
+            bench.post(0, None, false);
+            deliver(&mut bench);
+        }
+        assert_eq!(bench.host.received.available(), Ok(FRAMES as u64));
+        (0..further_posts).for_each(|_| bench.post(0, None, false));
+        deliver(&mut bench);
+        assert!(bench.card.is_starved() && bench.card.prepare_sleep().unwrap());
+        bench.host.received.pop().unwrap().unwrap();
+        assert!(bench.host.received.release(), "the card is not woken");
+        bench.settle();
+        assert_eq!(bench.host.received.available(), Ok(FRAMES as u64));
+    }
 }
 
 /// A host that reuses an entry too early is found.
