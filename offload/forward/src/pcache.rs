@@ -545,6 +545,16 @@ mod tests {
         assert!(matches!(pcache.pc_send_bind(B[0]), Ok(SendBind::Miss(_))));
     }
 
+    /// A card does not look at generation 0.
+    #[test]
+    fn generations_begin_anew_without_0() {
+        let mut pcache = Pcache::new(1, 6, Order::Mru);
+        let generations = (0..70_000u32).map(|_| received(&mut pcache, B[0]).generation);
+        assert!(generations.enumerate().all(|(number, generation)| {
+            usize::from(generation) == 1 + number % usize::from(u16::MAX)
+        }));
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Call {
         ReceiveBind(u32),
@@ -579,8 +589,10 @@ mod tests {
             let mut pcache = Pcache::new(4, 8, order);
             // By buffer: sends that are pending, and a receive.
             let mut pending = BTreeMap::<u32, (u32, bool)>::new();
-            // The generation that was last loaded into an entry: what the card has.
-            let mut card = BTreeMap::<u32, u16>::new();
+            // What each buffer has: so often it was received into or changed.
+            let mut has = [0u32; 8];
+            // What the card has in each entry: of which buffer, as of when, by which load.
+            let mut card = BTreeMap::<u32, (u32, u32, u16)>::new();
             for call in calls {
                 let mut bound = None;
                 match call {
@@ -593,7 +605,7 @@ mod tests {
                                 prop_assert!(!is_pending);
                                 pending.entry(buffer).or_default().1 = true;
                                 bound = Some(made);
-                                card.insert(made.entry.0, made.generation);
+                                has[buffer as usize] += 1;
                             }
                             Ok(None) => prop_assert!(
                                 pending
@@ -612,19 +624,22 @@ mod tests {
                             pcache.pc_receive_complete(BufferId(buffer), is_cacheable).is_ok(),
                             is_pending
                         );
+                        if is_pending && !is_cacheable {
+                            card.retain(|_, (of, ..)| *of != buffer);
+                        }
                         if let Some(pending) = pending.get_mut(&buffer) {
                             pending.1 = false;
                         }
                     }
                     Call::SendBind(buffer) => match pcache.pc_send_bind(BufferId(buffer)) {
                         Ok(SendBind::Hit(hit)) => {
-                            prop_assert_eq!(card.get(&hit.entry.0), Some(&hit.generation));
+                            let wanted = (buffer, has[buffer as usize], hit.generation);
+                            prop_assert_eq!(card.get(&hit.entry.0), Some(&wanted));
                             pending.entry(buffer).or_default().0 += 1;
                         }
                         Ok(SendBind::Miss(made)) => {
                             pending.entry(buffer).or_default().0 += 1;
                             bound = Some(made);
-                            card.insert(made.entry.0, made.generation);
                         }
                         Ok(SendBind::Uncached) => {}
                         Err(_) => prop_assert!(pending[&buffer].1),
@@ -644,6 +659,8 @@ mod tests {
                         let is_receiving =
                             pending.get(&buffer).is_some_and(|(_, receives)| *receives);
                         prop_assert!(is_receiving || pcache.cached(BufferId(buffer)).is_none());
+                        // What a receive brings is what it has afterwards.
+                        has[buffer as usize] += u32::from(!is_receiving);
                     }
                     Call::Advise(buffer, promote) => {
                         pcache.pc_advise(
@@ -651,6 +668,15 @@ mod tests {
                             if promote { Advice::Promote } else { Advice::Demote },
                         );
                     }
+                }
+                if let (
+                    Some(Bound { entry, generation, .. }),
+                    Call::ReceiveBind(buffer) | Call::SendBind(buffer),
+                ) = (bound, call)
+                {
+                    let loaded = (buffer, has[buffer as usize], generation);
+                    let before = card.insert(entry.0, loaded).map(|(.., generation)| generation);
+                    prop_assert!(generation != 0 && before != Some(generation));
                 }
                 if let Some(Bound { evicted: Some(evicted), .. }) = bound {
                     let (sends, receives) = pending.get(&evicted.0).copied().unwrap_or_default();
