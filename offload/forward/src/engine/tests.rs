@@ -613,5 +613,9 @@ fn a_multicast_crosses_once() {
     }
 }
 
+mod bench;
 mod crossing;
+mod receipts;
 mod sleeping;
+mod spilling;
+mod sums;

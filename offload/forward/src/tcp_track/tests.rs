@@ -468,6 +468,39 @@ fn windows_are_scaled_if_both_ends_say_so() {
     }
 }
 
+/// F7: from either side, a segment is inside up to each bound, and outside one number behind it.
+#[test]
+fn both_directions_have_bounds() {
+    // Of a window of 1000.
+    let bounds = [
+        ("the window of the receiver", 1000, 0, 1),
+        ("what comes again", 1000u32.wrapping_neg(), 0, u32::MAX),
+    ];
+    let acknowledged = [
+        ("what was not sent", 0, 0, 1),
+        ("what was acknowledged long ago", 0, ACK_BEHIND_MAX.wrapping_neg(), u32::MAX),
+    ];
+    let established = established();
+    for (direction, own, other) in
+        [(Direction::Original, 101u32, 501u32), (Direction::Reply, 501, 101)]
+    {
+        let judge = |seq: u32, ack: u32| {
+            let (seq, ack) = (own.wrapping_add(seq), other.wrapping_add(ack));
+            established.clone().handle(direction, &segment(ACK, seq, ack, 0))
+        };
+        for (what, seq, ack, beyond) in bounds {
+            assert_eq!(judge(seq, ack), Judged::Inside, "{direction:?}: {what}");
+            let seq = seq.wrapping_add(beyond);
+            assert_eq!(judge(seq, ack), Judged::Outside, "{direction:?}: beyond {what}");
+        }
+        for (what, seq, ack, beyond) in acknowledged {
+            assert_eq!(judge(seq, ack), Judged::Inside, "{direction:?}: {what}");
+            let ack = ack.wrapping_add(beyond);
+            assert_eq!(judge(seq, ack), Judged::Outside, "{direction:?}: beyond {what}");
+        }
+    }
+}
+
 proptest! {
     /// F7: whatever is outside changes nothing.
     #[test]

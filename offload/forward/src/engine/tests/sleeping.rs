@@ -1,90 +1,16 @@
 //! Whatever a forwarder waits for, there is a bell for it; and it does not sleep if that has come
-//! already. The test is the card.
+//! already. The test is the card ([`Bench`]).
 
+use nicache_bus::Completion;
 use nicache_bus::attachment::FRAMES;
 use nicache_bus::descriptor::Refusal;
-use nicache_bus::{CardSide, Completion, Post, Received};
 
+use super::bench::{Bench, direct};
 use super::*;
 use crate::waiting::WAITING_FOR;
 
 /// A neighbour that is not known.
 const UNKNOWN: &str = "192.0.2.50";
-const HEADER_LEN: usize = 42;
-
-struct Bench {
-    engine: Engine<Bus>,
-    forwarder: Forwarder,
-    card: CardSide,
-    window: Arc<Window>,
-}
-
-impl Bench {
-    fn new(config: EngineConfig) -> Self {
-        let made = Attachment::create().unwrap();
-        let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
-        let card = Attachment::from_files(files).unwrap().card();
-        let bytes = Bus::window_bytes(config.buffers) as usize;
-        let window = Arc::new(Window::create("test", bytes).unwrap());
-        let bus = Bus::new(made.host(), Arc::clone(&window), config.buffers);
-        let mut forwarder = Forwarder::new(setup(TARGETS), Time::ZERO).unwrap();
-        forwarder.set_neighbour(1, address(SERVER), [4, 0, 0, 0, 0, 2]);
-        let mut bench = Self { engine: Engine::new(bus, config), forwarder, card, window };
-        bench.turn();
-        // The first of each always rings.
-        bench.engine.send_own(&[0; 60], 1).unwrap();
-        bench.engine.backend.flush();
-        assert!(bench.execute());
-        bench
-    }
-
-    fn forward(&mut self) {
-        self.engine.forward(&mut self.forwarder, 64, Time::ZERO, || 1).unwrap();
-    }
-
-    fn turn(&mut self) {
-        self.engine.poll().unwrap();
-        self.forward();
-    }
-
-    fn may_sleep(&mut self) -> bool {
-        self.engine.prepare_sleep(&self.forwarder).unwrap()
-    }
-
-    /// The card hands over a frame from inside, and keeps its payload.
-    fn receive(&mut self, to: &str) {
-        let frame = udp(address(CLIENT), 7, address(to), 9, &payload(1, 1000));
-        let post = Post::decode(self.card.free.pop().unwrap().expect("a post"));
-        self.window.write(post.mmaddr, &frame[..HEADER_LEN]).unwrap();
-        let report = Received {
-            mmaddr: post.mmaddr,
-            len: frame.len() as u32,
-            header_len: HEADER_LEN as u8,
-            is_split: true,
-            is_first: true,
-            is_last: true,
-            ..Received::default()
-        };
-        self.card.received.push(report.encode()).unwrap();
-        let _ = self.card.free.release() | self.card.received.publish();
-    }
-
-    /// Until the ring of commands is full, with frames of which nothing is under way.
-    fn fill(&mut self) {
-        while self.engine.send_own(&[0; 60], 1).unwrap() == Sent::Yes {}
-        self.engine.backend.flush();
-    }
-
-    /// The card does what it was told. True: it rings.
-    fn execute(&mut self) -> bool {
-        while self.card.commands.pop().unwrap().is_some() {}
-        self.card.commands.release()
-    }
-}
-
-fn direct() -> EngineConfig {
-    config(Mode::Direct, 32)
-}
 
 /// The last look for room comes after completions were taken.
 #[test]
@@ -97,7 +23,7 @@ fn what_was_done_at_the_last_moment_is_not_slept_over() {
     assert!(bench.may_sleep(), "the card is at work");
     bench.engine.poll().unwrap();
     assert!(bench.execute());
-    bench.forward();
+    bench.forward(64);
     assert_eq!(bench.engine.under_way(), 1);
     assert!(!bench.may_sleep(), "what is done was not taken");
     bench.turn();
