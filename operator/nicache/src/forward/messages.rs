@@ -20,6 +20,10 @@ pub(crate) struct ForwarderSetup {
     pub config: String,
     /// The links that it was checked with.
     pub links: Vec<Link>,
+    /// Bytes of the card's cache. Supervisors of earlier versions do not say them, and then they
+    /// are those of the configuration.
+    #[serde(default)]
+    pub memory: Option<u32>,
     /// A number that nobody else knows, the same after a restart.
     pub secret: u64,
     /// The maps of the fast path, if there is one.

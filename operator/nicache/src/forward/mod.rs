@@ -192,6 +192,7 @@ impl<'a> Forwarding<'a> {
             log_format: arguments.log_format,
             config,
             links,
+            memory: Some(plan.memory),
             secret,
             fast_path,
             fast_links,

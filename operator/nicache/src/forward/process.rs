@@ -31,8 +31,9 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let (Some(asked), Some(news), Some(keep)) = (files.next(), files.next(), files.next()) else {
         anyhow::bail!("the setup came without its files");
     };
-    let plan =
+    let mut plan =
         Plan::make(&setup.config, &setup.links, setup.secret).context("the configuration")?;
+    plan.memory = setup.memory.unwrap_or(plan.memory);
     let keep = Keep::map(keep).context("the memory for connections")?;
     let fast = |index: &u32| setup.fast_links.contains(index);
     let interfaces = plan

@@ -12,6 +12,7 @@ mod forward_by_name;
 mod forward_links;
 mod forward_ports;
 mod forward_reload;
+mod forward_spill;
 #[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod http;
