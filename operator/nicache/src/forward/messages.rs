@@ -40,6 +40,9 @@ pub(crate) enum ToForwarder {
     Attach {
         /// How payload gets from a receive to a send, from now on.
         mode: String,
+        /// The number of the attachment.
+        #[serde(default)]
+        attachment: Option<u64>,
     },
     /// The card is gone.
     Detach,
@@ -95,7 +98,11 @@ pub(crate) enum FromForwarder {
     /// Packets are forwarded as soon as there is a card.
     Ready,
     /// The card is broken; another attachment is needed.
-    Broken,
+    Broken {
+        /// The number of the attachment.
+        #[serde(default)]
+        attachment: Option<u64>,
+    },
     /// To a question.
     Answer {
         /// Number of the question.

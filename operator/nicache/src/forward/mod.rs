@@ -65,6 +65,7 @@ use crate::cli::ForwardArgs;
 use crate::logs;
 use crate::options::reach;
 use crate::publish::Nft;
+use crate::serve::attachments::Attachments;
 use crate::serve::messages::{CardCounted, FirmwareSetup, FromFirmware, ToFirmware};
 use crate::serve::restarts::Restarts;
 use crate::setup::{MESSAGE_BYTES_MAX, receive_message, send_message};
@@ -144,6 +145,7 @@ struct Forwarding<'a> {
     /// Back ends that are drained, and when what they have is ended: for a forwarder that is
     /// started again.
     drained: BTreeMap<SocketAddr, Instant>,
+    attachments: Attachments,
     restarts: Restarts,
     started: Instant,
     place: Place,
@@ -200,17 +202,11 @@ impl<'a> Forwarding<'a> {
         let control = ControlServer::bind(&instance.socket_path())?;
         let program = PathBuf::from(OWN_PROGRAM);
         let forwarder = start_forwarder(&program, &setup, &kernel, &keep, &kernel_path)?;
-        let window = window(plan.memory)?;
-        let attachment = Attachment::create()?;
-        let card = start_card(
-            &program,
-            arguments,
-            &plan,
-            &place,
-            (&kernel_path, &mut ports),
-            (&window, &attachment),
-        )?;
-        attach(&forwarder, &window, &attachment, mode)?;
+        let mut attachments = Attachments::default();
+        let shared = Shared::create(&mut attachments, plan.memory)?;
+        let card =
+            start_card(&program, arguments, &plan, &place, (&kernel_path, &mut ports), &shared)?;
+        attach(&forwarder, &shared, mode)?;
         let health = (!plan.checks.is_empty()).then(|| Health::start(&plan, &place)).transpose()?;
         let (orders, started) = (Arc::new(Orders::new()?), Instant::now());
         let sampler = Arc::new(Sampler::new(Arc::clone(&orders), started));
@@ -243,6 +239,7 @@ impl<'a> Forwarding<'a> {
             asked: HashMap::new(),
             questions: 0,
             drained: BTreeMap::new(),
+            attachments,
             restarts: Restarts::default(),
             started,
             place,
@@ -353,7 +350,9 @@ impl<'a> Forwarding<'a> {
     fn listen(&mut self) -> Result<()> {
         while has_message(self.forwarder.channel.as_fd()) {
             match receive_message::<FromForwarder>(&self.forwarder.channel)? {
-                Some((FromForwarder::Broken, _)) => self.reattach()?,
+                Some((FromForwarder::Broken { attachment }, _)) => {
+                    self.handle_broken(attachment)?;
+                }
                 Some((FromForwarder::Answer { id, mut answer }, _)) => {
                     if let Answer::Report(report) = &mut answer {
                         self.card_figures.add_to(report);
@@ -369,7 +368,7 @@ impl<'a> Forwarding<'a> {
         }
         while has_message(self.card.channel.as_fd()) {
             match receive_message::<FromFirmware>(&self.card.channel)? {
-                Some((FromFirmware::Broken, _)) => self.reattach()?,
+                Some((FromFirmware::Broken { attachment }, _)) => self.handle_broken(attachment)?,
                 Some((FromFirmware::Counted(counted), _)) => self.take_counted(counted)?,
                 Some((FromFirmware::Ready | FromFirmware::Unfit { .. }, _)) => {}
                 None => return Ok(()),
@@ -630,7 +629,7 @@ impl<'a> Forwarding<'a> {
     fn restart_card(&mut self) -> Result<()> {
         // The forwarder is told first: what it still sends would go nowhere.
         let _ = send_message(&self.forwarder.channel, &ToForwarder::Detach, &[]);
-        let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
+        let shared = Shared::create(&mut self.attachments, self.plan.memory)?;
         self.card.signal(Signal::KILL);
         self.card.wait(START)?;
         self.card_figures.handle_restart();
@@ -640,14 +639,18 @@ impl<'a> Forwarding<'a> {
             &self.plan,
             &self.place,
             (&self.kernel_path, &mut self.ports),
-            (&window, &attachment),
+            &shared,
         )?;
         // One that ends meanwhile is started again with another attachment.
-        let _ = attach(&self.forwarder, &window, &attachment, self.mode);
+        let _ = attach(&self.forwarder, &shared, self.mode);
         Ok(())
     }
 
-    fn reattach(&mut self) -> Result<()> {
+    /// One that was replaced meanwhile is of no interest.
+    fn handle_broken(&mut self, attachment: Option<u64>) -> Result<()> {
+        if !self.attachments.is_at_work(attachment) {
+            return Ok(());
+        }
         tracing::warn!("a new attachment");
         self.count_restart()?;
         self.attach()
@@ -656,12 +659,11 @@ impl<'a> Forwarding<'a> {
     /// A new attachment between the card and the forwarder that there are. Its window is new, too:
     /// the old card may still write to the old one.
     fn attach(&mut self) -> Result<()> {
-        let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
-        let files: Vec<BorrowedFd<'_>> =
-            [window.file()].into_iter().chain(attachment.files()).collect();
+        let shared = Shared::create(&mut self.attachments, self.plan.memory)?;
+        let message = ToFirmware::Attach { attachment: Some(shared.number) };
         // Either may end meanwhile, and is started again with another one.
-        let _ = send_message(&self.card.channel, &ToFirmware::Attach, &files)
-            .and_then(|()| attach(&self.forwarder, &window, &attachment, self.mode));
+        let _ = send_message(&self.card.channel, &message, &shared.files())
+            .and_then(|()| attach(&self.forwarder, &shared, self.mode));
         Ok(())
     }
 }
@@ -719,9 +721,25 @@ fn tables(place: &Place) -> Result<(Kernel, Vec<Link>)> {
     opened.context("cannot ask the kernel for its interfaces")
 }
 
-fn window(memory: u32) -> Result<Window> {
-    Window::create("nicache-forward", window_bytes(memory))
-        .context("no memory for the forwarder: try a smaller --memory")
+/// What card and forwarder share from now on.
+struct Shared {
+    number: u64,
+    window: Window,
+    attachment: Attachment,
+}
+
+impl Shared {
+    fn create(attachments: &mut Attachments, memory: u32) -> Result<Self> {
+        let window = Window::create("nicache-forward", window_bytes(memory))
+            .context("no memory for the forwarder: try a smaller --memory")?;
+        let attachment = Attachment::create()?;
+        Ok(Self { number: attachments.begin(), window, attachment })
+    }
+
+    /// The window, then the three files of the attachment.
+    fn files(&self) -> Vec<BorrowedFd<'_>> {
+        [self.window.file()].into_iter().chain(self.attachment.files()).collect()
+    }
 }
 
 fn start_forwarder(
@@ -747,7 +765,7 @@ fn start_card(
     plan: &Plan,
     place: &Place,
     (kernel_path, ports): (&KernelPath, &mut Ports),
-    (window, attachment): (&Window, &Attachment),
+    shared: &Shared,
 ) -> Result<Child> {
     loop {
         let (setups, files) = ports.open(place, kernel_path.filter()?)?;
@@ -759,16 +777,19 @@ fn start_card(
             ports: setups,
             bus: None,
             tells: true,
+            attachment: Some(shared.number),
         };
-        let attached = [window.file()].into_iter().chain(attachment.files());
-        let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).chain(attached).collect();
+        let files: Vec<BorrowedFd<'_>> =
+            files.iter().map(AsFd::as_fd).chain(shared.files()).collect();
         send_message(&child.channel, &setup, &files)?;
         match first_word(&mut child, START)?.0 {
             FromFirmware::Ready => {
                 ports.handle_ready();
                 return Ok(child);
             }
-            FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+            FromFirmware::Broken { .. } => {
+                bail!("the card began with an attachment that is broken")
+            }
             FromFirmware::Counted(_) => bail!("the card counted before it was ready"),
             FromFirmware::Unfit { port, reason } => {
                 // Its queues are free once it has ended.
@@ -782,10 +803,9 @@ fn start_card(
     }
 }
 
-fn attach(forwarder: &Child, window: &Window, attachment: &Attachment, mode: Mode) -> Result<()> {
-    let files: Vec<BorrowedFd<'_>> =
-        [window.file()].into_iter().chain(attachment.files()).collect();
-    send_message(&forwarder.channel, &ToForwarder::Attach { mode: mode.to_string() }, &files)
+fn attach(forwarder: &Child, shared: &Shared, mode: Mode) -> Result<()> {
+    let message = ToForwarder::Attach { mode: mode.to_string(), attachment: Some(shared.number) };
+    send_message(&forwarder.channel, &message, &shared.files())
 }
 
 fn tell_health(forwarder: &Child, Verdict { chosen, is_up, reason }: &Verdict) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nicache_bus::{Attachment, Presence, Window};
 use nicache_fastpath::Maps;
+use nicache_forward::backend::Broken;
 use nicache_port::wait;
 use nicache_router::config::Plan;
 use nicache_router::keep::Keep;
@@ -52,13 +53,16 @@ pub(crate) fn execute() -> Result<ExitCode> {
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromForwarder::Ready, &[])?;
     let ForwarderSetup { links, secret, .. } = setup;
-    let mut process = Process { router, links, secret, random: fastrand::Rng::new() };
+    let random = fastrand::Rng::new();
+    let mut process = Process { router, attachment: None, links, secret, random };
     take_turns(&mut process, &mut inbox)?;
     Ok(ExitCode::SUCCESS)
 }
 
 struct Process {
     router: Router,
+    /// The number of the attachment.
+    attachment: Option<u64>,
     /// What the configuration was checked with.
     links: Vec<Link>,
     secret: u64,
@@ -71,11 +75,7 @@ impl Turns for Process {
     fn turn(&mut self, now: Time, supervisor: BorrowedFd<'_>) -> Result<usize> {
         match self.router.turn(now, || self.random.u32(..)) {
             Ok(done) => Ok(done),
-            Err(error) => {
-                tracing::error!("{error}; waiting for another attachment");
-                send_message(supervisor, &FromForwarder::Broken, &[])?;
-                Ok(0)
-            }
+            Err(error) => self.tell_broken(error, supervisor).map(|()| 0),
         }
     }
 
@@ -87,11 +87,7 @@ impl Turns for Process {
         let now = monotonic();
         let may_sleep = match self.router.prepare_sleep(now) {
             Ok(may_sleep) => may_sleep,
-            Err(error) => {
-                tracing::error!("{error}; waiting for another attachment");
-                send_message(inbox.socket(), &FromForwarder::Broken, &[])?;
-                return Ok(());
-            }
+            Err(error) => return self.tell_broken(error, inbox.socket()),
         };
         let timeout = self.router.next_due().map(|due| due.since(now));
         if !may_sleep || timeout == Some(Duration::ZERO) {
@@ -112,7 +108,7 @@ impl Turns for Process {
         supervisor: BorrowedFd<'_>,
     ) -> Result<()> {
         match message {
-            ToForwarder::Attach { mode } => {
+            ToForwarder::Attach { mode, attachment: number } => {
                 let mut files = files.into_iter();
                 let window = files.next().context("no window came with the attachment")?;
                 let window = Arc::new(Window::map(window).context("the window")?);
@@ -125,6 +121,7 @@ impl Turns for Process {
                     Attachment::from_files(files).context("an attachment from the supervisor")?;
                 let mode = mode.parse().map_err(anyhow::Error::msg)?;
                 self.router.attach(attachment.host(), window, mode);
+                self.attachment = number;
             }
             ToForwarder::Detach => self.router.detach(),
             ToForwarder::Health { service, back_end, is_up, reason } => {
@@ -159,6 +156,11 @@ impl Turns for Process {
 }
 
 impl Process {
+    fn tell_broken(&self, error: Broken, supervisor: BorrowedFd<'_>) -> Result<()> {
+        tracing::error!("{error}; waiting for another attachment");
+        send_message(supervisor, &FromForwarder::Broken { attachment: self.attachment }, &[])
+    }
+
     fn set_rules(&mut self, config: &str, now: Time) -> Result<u64, String> {
         let plan =
             Plan::make(config, &self.links, self.secret).map_err(|error| error.to_string())?;

@@ -45,6 +45,7 @@ pub(crate) fn execute() -> Result<ExitCode> {
         }
     };
     let mut attached: Vec<OwnedFd> = files.collect();
+    let mut number = setup.attachment;
     let mut teller = setup.tells.then(Teller::default);
     loop {
         let (window, attachment) = attachment(attached)?;
@@ -57,15 +58,16 @@ pub(crate) fn execute() -> Result<ExitCode> {
         )
         .context("no memory for the card's cache: try a smaller --memory")?;
         send_message(inbox.socket(), &FromFirmware::Ready, &[])?;
-        attached = match work(&mut firmware, &mut inbox, &mut teller) {
-            Ok(Some(files)) => files,
+        (number, attached) = match work(&mut firmware, &mut inbox, &mut teller) {
+            Ok(Some(next)) => next,
             Ok(None) => return Ok(ExitCode::SUCCESS),
             Err(Broken::Port(error)) => bail!("the wire port: {error}"),
             Err(error @ Broken::Host(_)) => {
                 tracing::error!(card = setup.card, "{error}; waiting for another attachment");
-                send_message(inbox.socket(), &FromFirmware::Broken, &[])?;
+                let broken = FromFirmware::Broken { attachment: number };
+                send_message(inbox.socket(), &broken, &[])?;
                 match inbox.wait::<ToFirmware>()? {
-                    Some((ToFirmware::Attach, files)) => files,
+                    Some((ToFirmware::Attach { attachment }, files)) => (attachment, files),
                     None => return Ok(ExitCode::SUCCESS),
                 }
             }
@@ -86,12 +88,15 @@ fn attachment(files: Vec<OwnedFd>) -> Result<(Arc<Window>, Attachment)> {
     Ok((window, Attachment::from_files(files).context("an attachment from the supervisor")?))
 }
 
+/// The number of an attachment, and its files.
+type Attached = (Option<u64>, Vec<OwnedFd>);
+
 /// Until there is another attachment, or the supervisor is gone.
 fn work(
     firmware: &mut Firmware<CardPort>,
     inbox: &mut Inbox,
     teller: &mut Option<Teller>,
-) -> Result<Option<Vec<OwnedFd>>, Broken> {
+) -> Result<Option<Attached>, Broken> {
     let mut idle = Idle::new(IdlePolicy::default());
     let mut pressure = CpuPressure::of_machine();
     let mut turns = 0u32;
@@ -143,7 +148,9 @@ fn work(
         tell(firmware, inbox, teller, now.0)?;
         match inbox.take::<ToFirmware>() {
             Ok(None) => {}
-            Ok(Some((ToFirmware::Attach, files))) => return Ok(Some(files)),
+            Ok(Some((ToFirmware::Attach { attachment }, files))) => {
+                return Ok(Some((attachment, files)));
+            }
             Err(error) => {
                 tracing::debug!("{error:#}");
                 return Ok(None);

@@ -11,7 +11,7 @@ use nicache_bus::{Attachment, BusClass, Presence, Window};
 use nicache_coherence::RevisionTable;
 use nicache_counters::Counter;
 use nicache_host::files::Site;
-use nicache_host::server::{CardLink, LiveSource, Route, Service, ServiceConfig};
+use nicache_host::server::{Broken, CardLink, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_port::{NAP, wait};
 use nicache_secret::random_bytes;
@@ -90,7 +90,8 @@ pub(crate) fn execute() -> Result<ExitCode> {
     live.into_iter().for_each(|source| service.add_live(source));
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromHost::Ready, &[])?;
-    let mut host = Host { setup, service };
+    let attachments = vec![None; setup.cards.len()];
+    let mut host = Host { setup, service, attachments };
     take_turns(&mut host, &mut inbox)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -98,6 +99,8 @@ pub(crate) fn execute() -> Result<ExitCode> {
 struct Host {
     setup: HostSetup,
     service: Service,
+    /// The number of each card's attachment.
+    attachments: Vec<Option<u64>>,
 }
 
 impl Turns for Host {
@@ -106,8 +109,7 @@ impl Turns for Host {
     fn turn(&mut self, now: Time, supervisor: BorrowedFd<'_>) -> Result<usize> {
         let (done, broken) = self.service.turn(now, unix_ns());
         if let Some((card, error)) = broken {
-            tracing::error!(card, "{error}; waiting for another attachment");
-            send_message(supervisor, &FromHost::Broken { card: card as u16 }, &[])?;
+            self.tell_broken(card, &error, supervisor)?;
         }
         Ok(done)
     }
@@ -120,8 +122,7 @@ impl Turns for Host {
         let may_sleep = match self.service.prepare_sleep() {
             Ok(may_sleep) => may_sleep,
             Err((card, error)) => {
-                tracing::error!(card, "{error}; waiting for another attachment");
-                send_message(inbox.socket(), &FromHost::Broken { card: card as u16 }, &[])?;
+                self.tell_broken(card, &error, inbox.socket())?;
                 return Ok(());
             }
         };
@@ -146,15 +147,15 @@ impl Turns for Host {
         supervisor: BorrowedFd<'_>,
     ) -> Result<()> {
         match message {
-            ToHost::Attach { card } => {
+            ToHost::Attach { card, attachment: number } => {
                 let files = files.try_into().ok().context("an attachment has three files")?;
                 let attachment =
                     Attachment::from_files(files).context("an attachment from the supervisor")?;
                 let directory = self.directory();
                 let card = usize::from(card);
+                *self.attachments.get_mut(card).context("no such card")? = Some(number);
                 if let Err(error) = self.service.attach(card, attachment.host(), directory) {
-                    tracing::error!(card, "{error}; waiting for another attachment");
-                    send_message(supervisor, &FromHost::Broken { card: card as u16 }, &[])?;
+                    self.tell_broken(card, &error, supervisor)?;
                 }
             }
             ToHost::Detach { card } => self.service.detach(usize::from(card)),
@@ -171,6 +172,12 @@ impl Turns for Host {
 }
 
 impl Host {
+    fn tell_broken(&self, card: usize, error: &Broken, supervisor: BorrowedFd<'_>) -> Result<()> {
+        tracing::error!(card, "{error}; waiting for another attachment");
+        let attachment = self.attachments[card];
+        send_message(supervisor, &FromHost::Broken { card: card as u16, attachment }, &[])
+    }
+
     /// Ends all connections, and waits until the cards have sent what says so.
     fn tell_clients_of_end(&mut self) -> Result<()> {
         let begun = monotonic();

@@ -32,6 +32,9 @@ pub(crate) struct FirmwareSetup {
     /// breaks. Supervisors of earlier versions understand neither.
     #[serde(default)]
     pub tells: bool,
+    /// The number of the attachment.
+    #[serde(default)]
+    pub attachment: Option<u64>,
 }
 
 /// A port of a card.
@@ -65,7 +68,11 @@ pub(crate) enum PortSetup {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToFirmware {
     /// A new attachment. Attached: host memory, then the three files of the attachment.
-    Attach,
+    Attach {
+        /// Its number.
+        #[serde(default)]
+        attachment: Option<u64>,
+    },
 }
 
 /// Card to supervisor.
@@ -82,7 +89,11 @@ pub(crate) enum FromFirmware {
         reason: String,
     },
     /// The host is broken; another attachment is needed.
-    Broken,
+    Broken {
+        /// The number of the attachment.
+        #[serde(default)]
+        attachment: Option<u64>,
+    },
     /// What it has counted, about once a second while that changes.
     Counted(CardCounted),
 }
@@ -201,6 +212,8 @@ pub(crate) enum ToHost {
     Attach {
         /// Its number.
         card: u16,
+        /// The number of the attachment.
+        attachment: u64,
     },
     /// A card is gone.
     Detach {
@@ -223,6 +236,8 @@ pub(crate) enum FromHost {
     Broken {
         /// Its number.
         card: u16,
+        /// The number of the attachment.
+        attachment: Option<u64>,
     },
     /// How much of everything so far.
     Report(Box<HostReport>),

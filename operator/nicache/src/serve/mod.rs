@@ -9,6 +9,7 @@
 //! messages.rs   what they tell each other
 //! channel.rs    a child's end of the socket
 //! turns.rs      the loop of a process that works with a card: turns, naps, sleep
+//! attachments.rs  which attachment is at work
 //! restarts.rs   when children have ended too often to be started again
 //! report.rs     what `nicache status` shows
 //! sampler.rs    what viewers show
@@ -19,6 +20,7 @@
 //! attachment for each card. Whoever ends is started again with a new attachment, which the other
 //! side is given, too. A host that ends takes its connections with it; a card that ends does not.
 
+pub(crate) mod attachments;
 pub(crate) mod channel;
 mod counted;
 pub(crate) mod firmware;
@@ -61,6 +63,7 @@ use crate::supervisor::netlink::Netlink;
 use crate::supervisor::requirements::check_privilege;
 use crate::supervisor::signals::Signals;
 use crate::supervisor::{notify, tap};
+use attachments::Attachments;
 use messages::{
     CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, PortSetup,
     ToFirmware, ToHost, WatchedFileSystems,
@@ -112,6 +115,7 @@ struct Card {
     address: CardAddress,
     tap: TapQueue,
     child: Child,
+    attachments: Attachments,
     is_attached: bool,
 }
 
@@ -215,10 +219,18 @@ impl<'a> Serving<'a> {
             shared,
         };
         for (number, (instance, address, tap)) in taps.into_iter().enumerate() {
-            let attachment = Attachment::create()?;
-            let child = serving.start_card(number, &tap, &attachment)?;
-            serving.tell_host(number, &attachment)?;
-            serving.cards.push(Card { instance, address, tap, child, is_attached: true });
+            let (attachment, mut attachments) = (Attachment::create()?, Attachments::default());
+            let attached = (attachments.begin(), &attachment);
+            let child = serving.start_card(number, &tap, attached)?;
+            serving.tell_host(number, attached)?;
+            serving.cards.push(Card {
+                instance,
+                address,
+                tap,
+                child,
+                attachments,
+                is_attached: true,
+            });
         }
         serving.begin_status(unwatched)?;
         Ok(serving)
@@ -281,7 +293,12 @@ impl<'a> Serving<'a> {
         }
     }
 
-    fn start_card(&self, number: usize, tap: &TapQueue, attachment: &Attachment) -> Result<Child> {
+    fn start_card(
+        &self,
+        number: usize,
+        tap: &TapQueue,
+        (attachment_number, attachment): (u64, &Attachment),
+    ) -> Result<Child> {
         let mut child = Child::start(Role::Firmware)?;
         let setup = FirmwareSetup {
             log_format: self.options.log_format,
@@ -291,6 +308,7 @@ impl<'a> Serving<'a> {
             ports: vec![PortSetup::Tap { super_frames: false }],
             bus: self.options.bus.map(|model| model.to_string()),
             tells: false,
+            attachment: Some(attachment_number),
         };
         let clock = self.meter.as_ref().map(Meter::file);
         let attached = [self.window.file()].into_iter().chain(attachment.files());
@@ -299,18 +317,21 @@ impl<'a> Serving<'a> {
         send_message(&child.channel, &setup, &files)?;
         match first_word(&mut child, START)?.0 {
             FromFirmware::Ready => Ok(child),
-            FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+            FromFirmware::Broken { .. } => {
+                bail!("the card began with an attachment that is broken")
+            }
             FromFirmware::Unfit { reason, .. } => bail!("the card cannot use its port: {reason}"),
             FromFirmware::Counted(_) => bail!("the card counted before it was ready"),
         }
     }
 
-    fn tell_host(&self, number: usize, attachment: &Attachment) -> Result<()> {
-        send_message(
-            &self.host.channel,
-            &ToHost::Attach { card: number as u16 },
-            &attachment.files(),
-        )
+    fn tell_host(
+        &self,
+        number: usize,
+        (attachment_number, attachment): (u64, &Attachment),
+    ) -> Result<()> {
+        let message = ToHost::Attach { card: number as u16, attachment: attachment_number };
+        send_message(&self.host.channel, &message, &attachment.files())
     }
 
     /// Waits for the end, and starts again what ends before it.
@@ -339,7 +360,9 @@ impl<'a> Serving<'a> {
                     self.restart_card(number)?;
                 } else if self.has_message(self.cards[number].child.channel.as_fd())? {
                     match receive_message::<FromFirmware>(&self.cards[number].child.channel)? {
-                        Some((FromFirmware::Broken, _)) => self.reattach(number)?,
+                        Some((FromFirmware::Broken { attachment }, _)) => {
+                            self.handle_broken(number, attachment)?;
+                        }
                         Some((
                             FromFirmware::Ready
                             | FromFirmware::Unfit { .. }
@@ -352,7 +375,9 @@ impl<'a> Serving<'a> {
             }
             if self.has_message(self.host.channel.as_fd())? {
                 match receive_message::<FromHost>(&self.host.channel)? {
-                    Some((FromHost::Broken { card }, _)) => self.reattach(usize::from(card))?,
+                    Some((FromHost::Broken { card, attachment }, _)) => {
+                        self.handle_broken(usize::from(card), attachment)?;
+                    }
                     Some((FromHost::Report(report), _)) => self.take_report(*report),
                     Some((FromHost::Ready | FromHost::Ended, _)) | None => {}
                 }
@@ -451,14 +476,19 @@ impl<'a> Serving<'a> {
         let _ = send_message(&self.host.channel, &ToHost::Detach { card: number as u16 }, &[]);
         self.cards[number].is_attached = false;
         let attachment = Attachment::create()?;
-        let child = self.start_card(number, &self.cards[number].tap, &attachment)?;
+        let attached = (self.cards[number].attachments.begin(), &attachment);
+        let child = self.start_card(number, &self.cards[number].tap, attached)?;
         self.cards[number].child = child;
-        self.tell_host(number, &attachment)?;
+        self.tell_host(number, attached)?;
         self.cards[number].is_attached = true;
         Ok(())
     }
 
-    fn reattach(&mut self, number: usize) -> Result<()> {
+    /// One that was replaced meanwhile is of no interest.
+    fn handle_broken(&mut self, number: usize, attachment: Option<u64>) -> Result<()> {
+        if !self.cards[number].attachments.is_at_work(attachment) {
+            return Ok(());
+        }
         tracing::warn!(card = number, "a new attachment");
         self.count_restart()?;
         self.attach(number)
@@ -467,11 +497,13 @@ impl<'a> Serving<'a> {
     /// A new attachment between a card and the host that there are.
     fn attach(&mut self, number: usize) -> Result<()> {
         let attachment = Attachment::create()?;
+        let attached = (self.cards[number].attachments.begin(), &attachment);
         let files: Vec<BorrowedFd<'_>> =
             [self.window.file()].into_iter().chain(attachment.files()).collect();
+        let message = ToFirmware::Attach { attachment: Some(attached.0) };
         // One that ends meanwhile is started again with another one.
-        let told = send_message(&self.cards[number].child.channel, &ToFirmware::Attach, &files)
-            .and_then(|()| self.tell_host(number, &attachment));
+        let told = send_message(&self.cards[number].child.channel, &message, &files)
+            .and_then(|()| self.tell_host(number, attached));
         self.cards[number].is_attached = told.is_ok();
         Ok(())
     }

@@ -8,6 +8,7 @@ mod bus;
 mod crashes;
 mod files;
 mod forward;
+mod forward_attachments;
 mod forward_by_name;
 mod forward_links;
 mod forward_ports;
