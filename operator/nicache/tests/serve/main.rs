@@ -10,6 +10,7 @@ mod files;
 mod forward;
 mod forward_attachments;
 mod forward_by_name;
+mod forward_health;
 mod forward_links;
 mod forward_ports;
 mod forward_reload;
