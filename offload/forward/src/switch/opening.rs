@@ -479,7 +479,7 @@ impl Forwarder {
     pub(crate) fn has_own(&self) -> bool {
         !self.links.questions.is_empty()
             || self.leaving.has_own()
-            || self.switch.as_deref().is_some_and(|switch| switch.has_own())
+            || self.switch.as_deref().is_some_and(super::Switch::has_own)
     }
 
     /// Connections of services by name that wait: for the end of their handshake, for their name,
