@@ -223,8 +223,8 @@ impl<P: Port> Firmware<P> {
         Ok(is_quiet && is_full)
     }
 
-    /// Whether frames wait for buffers of the host, or for room to report them: then it is only the bell that is worth waking
-    /// for.
+    /// Whether frames wait for buffers of the host, or for room to report them: then it is only the
+    /// bell that is worth waking for.
     pub fn is_starved(&self) -> bool {
         self.starved_with.is_some()
     }

@@ -1,5 +1,5 @@
-//! Which attachment is at work. Both sides of one may find it broken, and the second report may come
-//! when there is another one already: that would be replaced for nothing, and be counted.
+//! Which attachment is at work. Both sides of one may find it broken, and the second report may
+//! come when there is another one already: that would be replaced for nothing, and be counted.
 
 /// The attachments of a card, by their numbers.
 #[derive(Debug, Default)]
