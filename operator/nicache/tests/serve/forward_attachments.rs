@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::common::{Stop, holds_within, kill};
+use crate::common::{Stop, holds_within, kill, uninterrupted};
 use crate::forward::LIMIT;
 use crate::forward_links::Net;
 
@@ -50,7 +50,7 @@ fn a_broken_attachment_is_replaced_once() {
             }
         });
         for round in 1..=5u64 {
-            sink.recv(&mut [0; 2000]).expect("it forwards");
+            uninterrupted(|| sink.recv(&mut [0; 2000])).expect("it forwards");
             let now = forwarding.status();
             let [card, forwarder] =
                 ["card_pid", "forwarder_pid"].map(|name| now[name].as_u64().unwrap());
@@ -75,7 +75,7 @@ fn a_broken_attachment_is_replaced_once() {
             sink.set_nonblocking(true).unwrap();
             while sink.recv(&mut [0; 2000]).is_ok() {}
             sink.set_nonblocking(false).unwrap();
-            sink.recv(&mut [0; 2000]).expect("it forwards again");
+            uninterrupted(|| sink.recv(&mut [0; 2000])).expect("it forwards again");
             std::thread::sleep(Duration::from_millis(200));
             let now = forwarding.status();
             assert_eq!(now["restarts"], round, "{now}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nicache_router::demo::file_byte;
 
-use crate::common::{Stop, holds_within};
+use crate::common::{Stop, holds_within, uninterrupted};
 use crate::forward::{Forwarding, LIMIT};
 use crate::forward_links::Net;
 
@@ -50,7 +50,7 @@ fn answer_checks(net: &Net, host: usize, is_well: &Arc<AtomicBool>) {
             let _ = stream.set_read_timeout(Some(LIMIT));
             let status = if is_well.load(Ordering::Relaxed) { "200 OK" } else { "500 Ill" };
             // A check that has gone away meanwhile is made again.
-            let _ = stream.read(&mut [0; 1000]);
+            let _ = uninterrupted(|| stream.read(&mut [0; 1000]));
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
             let _ = stream.write_all(head.as_bytes());
         }

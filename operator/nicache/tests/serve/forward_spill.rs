@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nicache_router::demo::file_byte;
 
-use crate::common::ip;
+use crate::common::{ip, uninterrupted};
 use crate::forward::Forwarding;
 use crate::forward_links::Net;
 
@@ -62,7 +62,7 @@ fn round(net: &Net, sockets: &[UdpSocket; 2], round: usize) -> usize {
     }
     let (mut bytes, mut came) = ([0; 2 * DATAGRAM_BYTES], 0);
     while came < ALL
-        && let Ok(len) = sink.recv(&mut bytes)
+        && let Ok(len) = uninterrupted(|| sink.recv(&mut bytes))
     {
         let number = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
         assert!(bytes[..len] == datagram(number)[..], "{number} has other bytes");
