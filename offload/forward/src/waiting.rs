@@ -39,14 +39,15 @@ impl<T> Waiting<T> {
         self.0.len()
     }
 
-    /// Has the first one waited long enough?
+    /// Has one of them waited long enough?
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.next_due().is_some_and(|due| due <= now)
     }
 
-    /// When the first one has waited long enough.
+    /// When the first of them will have waited long enough. One that was looked at again is behind
+    /// later ones.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.0.front().map(|first| first.until)
+        self.0.iter().map(|one| one.until).min()
     }
 
     /// Takes the first one, and until when it may wait.
