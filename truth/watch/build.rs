@@ -26,8 +26,9 @@ fn main() {
 fn collect_databases(kinds: &Path, headers: &Path) {
     println!("cargo::rerun-if-changed={}", kinds.display());
     let entries = kinds.read_dir().unwrap_or_else(|error| panic!("{}: {error}", kinds.display()));
-    let folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
-    let names = folders.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    let folders = entries.flatten().map(|entry| entry.path());
+    let kinds = folders.filter(|path| path.join("processes.h").exists());
+    let names = kinds.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
     let mut names: Vec<String> = names.collect();
     names.sort();
     std::fs::create_dir_all(headers).expect("OUT_DIR can be written to");
