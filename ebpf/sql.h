@@ -463,12 +463,22 @@ static __always_inline void end_work(struct sql_connection *connection, __u64 in
 	report_sql(EVENT_SQL_IDLE, ino, kind, 0, 0);
 }
 
+/* A client whose connection is new, or of which nobody saw what it did before. A function, so those
+ * that observe need no room for it.
+ */
+__noinline int note_client(__u64 ino, __u32 kind, __u32 wrote)
+{
+	struct sql_connection fresh = {.wrote = wrote};
+
+	note_owner(&fresh, kind);
+	return bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
+}
+
 /* Receiving, or asking for more in vain. `connection`: what is known of it, if anything is. */
 __noinline int observe_received(struct transfer *transfer, struct sql_connection *connection,
 				__u32 kind)
 {
 	__u64 ino;
-	struct sql_connection fresh = {};
 	__u32 zero = 0, flags = 0;
 	__u64 nr, len;
 	__s64 ret;
@@ -504,9 +514,7 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 		 */
 		if (reads_headers(kind))
 			flags |= FLAG_INCOMPLETE;
-		fresh.wrote = 1;
-		note_owner(&fresh, kind);
-		bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
+		note_client(ino, kind, 1);
 		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	}
 	if (is_inet(transfer))
@@ -601,7 +609,6 @@ __noinline int observe_sent(struct transfer *transfer, struct sql_connection *co
 			    __u32 kind)
 {
 	__u64 ino;
-	struct sql_connection fresh = {};
 	struct bytes_report report = {
 		.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
 	__u64 nr;
@@ -616,8 +623,7 @@ __noinline int observe_sent(struct transfer *transfer, struct sql_connection *co
 		return 0;
 	if (!connection) {
 		/* The greeting. */
-		note_owner(&fresh, kind);
-		bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
+		note_client(ino, kind, 0);
 		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 		if (!connection)
 			return 0;
