@@ -1,20 +1,25 @@
-//! Requests to the kernel's tables of links, addresses, routes and neighbours, and their answers
-//! (`rtnetlink(7)`). What the messages mean is for those who send them.
+//! Requests to the kernel's tables of links, addresses, routes and neighbors, and their answers
+//! (`rtnetlink(7)`), and to its table of sockets (`sock_diag(7)`). What the messages of the former
+//! mean is for those who send them.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods)]
+
+mod listening;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use netlink_packet_core::{
     DecodeError, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+pub use listening::{Listening, listening, listening_of};
 
 /// Room for one datagram of the kernel's, as in `ip`: 64 KiB.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -30,9 +35,9 @@ pub struct Netlink {
 }
 
 /// What came of a request.
-struct Answer {
+struct Answer<M> {
     /// What the library does not know is an error.
-    messages: Vec<Result<RouteNetlinkMessage, DecodeError>>,
+    messages: Vec<Result<M, DecodeError>>,
     /// The table did not change while it was told.
     is_whole: bool,
 }
@@ -43,9 +48,14 @@ impl Netlink {
     /// # Errors
     /// What the system says.
     pub fn open() -> io::Result<Self> {
+        Self::of(None)
+    }
+
+    /// One to the tables of a protocol; `None`: `NETLINK_ROUTE`.
+    fn of(protocol: Option<Protocol>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let socket =
-            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
         rustix::net::connect(&socket, &SocketAddrNetlink::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })
     }
@@ -86,11 +96,15 @@ impl Netlink {
         }
     }
 
-    fn ask(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<Answer> {
+    fn ask<M: NetlinkSerializable + NetlinkDeserializable>(
+        &mut self,
+        request: M,
+        flags: u16,
+    ) -> io::Result<Answer<M>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         (header.flags, header.sequence_number) = (NLM_F_REQUEST | flags, self.sequence);
-        let bytes = bytes_of(NetlinkMessage::new(header, request.into()));
+        let bytes = bytes_of(NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request)));
         rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut answer = Answer { messages: Vec::new(), is_whole: true };
@@ -107,7 +121,11 @@ impl Netlink {
     }
 
     /// Adds what the kernel sent at once to the answer. True: that was the end.
-    fn take(&self, mut rest: &[u8], answer: &mut Answer) -> io::Result<bool> {
+    fn take<M: NetlinkDeserializable>(
+        &self,
+        mut rest: &[u8],
+        answer: &mut Answer<M>,
+    ) -> io::Result<bool> {
         while !rest.is_empty() {
             let message = NetlinkBuffer::new_checked(rest).map_err(odd)?;
             let length = message.length() as usize;
@@ -138,7 +156,7 @@ impl AsFd for Netlink {
     }
 }
 
-fn bytes_of(mut message: NetlinkMessage<RouteNetlinkMessage>) -> Vec<u8> {
+fn bytes_of<M: NetlinkSerializable>(mut message: NetlinkMessage<M>) -> Vec<u8> {
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
@@ -210,7 +228,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_is_an_error_and_what_is_unknown_is_one_in_a_request() {
         let netlink = Netlink::open().unwrap();
-        let answer = || Answer { messages: Vec::new(), is_whole: true };
+        let answer = || Answer::<RouteNetlinkMessage> { messages: Vec::new(), is_whole: true };
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_DUMP_INTR;
         let mut bytes = bytes_of(NetlinkMessage::new(header, get_link(1).into()));

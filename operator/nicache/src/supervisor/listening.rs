@@ -1,7 +1,9 @@
 //! Who listens where, read from the kernel's socket tables: no connection is made, so the server
 //! sees nothing.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+
+use nicache_netlink::{listening, listening_of};
 
 /// Where somebody listens for TCP in the calling thread's network namespace, on one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,33 +18,19 @@ pub(super) enum Listening {
 
 /// Looks for a listener on `port` that `server` reaches.
 pub(super) fn look(port: u16, server: Ipv4Addr) -> Listening {
-    let table = |name: &str| {
-        std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
-    };
-    let (v4, v6) = (table("tcp"), table("tcp6"));
-    let (v4, v6) = (addresses_on(&v4, port), addresses_on(&v6, port));
-    let any = |all: &[&str], wanted: &str| all.contains(&wanted);
-    let own = format!("{:08X}", u32::from_ne_bytes(server.octets()));
-    let v6_any = "0".repeat(32);
-    if any(&v4, "00000000")
-        || any(&v4, &own)
-        || any(&v6, &v6_any)
-        || v6.iter().any(|address| address.ends_with(&own))
-    {
+    let all: Vec<IpAddr> = listening()
+        .into_iter()
+        .filter(|socket| socket.port == port)
+        // One of IPv4, as a socket of IPv6 has it.
+        .map(|socket| socket.address.to_canonical())
+        .collect();
+    if all.iter().any(|address| address.is_unspecified() || *address == server) {
         Listening::Yes
-    } else if v4.is_empty() && v6.is_empty() {
+    } else if all.is_empty() {
         Listening::No
     } else {
         Listening::LoopbackOnly
     }
-}
-
-/// The addresses (hexadecimal) of those that listen on `port`.
-fn addresses_on(table: &str, port: u16) -> Vec<&str> {
-    listeners(table)
-        .filter(|listener| listener.port == port)
-        .map(|listener| listener.address)
-        .collect()
 }
 
 /// The TCP ports at which a process listens.
@@ -52,34 +40,11 @@ pub(super) fn ports_of(process: u32) -> Vec<u16> {
     let links = descriptors.filter_map(|descriptor| {
         std::fs::read_link(descriptor.path()).ok()?.into_os_string().into_string().ok()
     });
-    let sockets: Vec<String> = links
-        .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+    let sockets: Vec<u64> = links
+        .filter_map(|link| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
         .collect();
-    let table =
-        |name| std::fs::read_to_string(format!("/proc/{process}/net/{name}")).unwrap_or_default();
-    let tables = table("tcp") + &table("tcp6");
-    let own =
-        listeners(&tables).filter(|listener| sockets.iter().any(|socket| socket == listener.inode));
-    own.map(|listener| listener.port).collect()
-}
-
-/// A socket in state LISTEN.
-struct Listener<'a> {
-    /// Hexadecimal.
-    address: &'a str,
-    port: u16,
-    inode: &'a str,
-}
-
-/// The listening sockets of tables like `/proc/net/tcp` (proc_pid_net(5)).
-fn listeners(tables: &str) -> impl Iterator<Item = Listener<'_>> {
-    tables.lines().filter_map(|line| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let (address, port) = fields.get(1)?.split_once(':')?;
-        let port = u16::from_str_radix(port, 16).ok()?;
-        let (state, inode) = (fields.get(3)?, fields.get(9)?);
-        (*state == "0A").then_some(Listener { address, port, inode })
-    })
+    let all = listening_of(process).into_iter();
+    all.filter(|socket| sockets.contains(&socket.inode)).map(|socket| socket.port).collect()
 }
 
 #[cfg(test)]
@@ -89,23 +54,6 @@ mod tests {
     use nicache_netns::Namespace;
 
     use super::*;
-
-    #[test]
-    fn only_listening_sockets_of_the_port_count() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0 100 0 0 10 0
-   1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 72 1 0 100 0 0 10 0
-   2: 0100007F:0051 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 73 1 0 100 0 0 10 0
-";
-        assert_eq!(addresses_on(table, 80), ["00000000"]);
-        assert_eq!(addresses_on(table, 8080), ["0100007F"]);
-        assert!(addresses_on(table, 81).is_empty());
-        assert_eq!(
-            listeners(table).map(|listener| listener.inode).collect::<Vec<_>>(),
-            ["71", "72"]
-        );
-        assert!(addresses_on("garbage\n\n: :\n", 80).is_empty());
-    }
 
     /// In a network of its own: elsewhere, other programs listen at ports that were just given
     /// back.

@@ -1,8 +1,10 @@
 //! Who listens at the ports of loopback interfaces.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt;
+
+use nicache_netlink::{listening, listening_of};
 
 use crate::processes::{processes, sockets_of};
 
@@ -28,6 +30,16 @@ pub(super) struct Listener {
     address: Option<Ipv4Addr>,
     port: u16,
     inode: u64,
+}
+
+impl From<nicache_netlink::Listening> for Listener {
+    fn from(socket: nicache_netlink::Listening) -> Self {
+        let address = match socket.address {
+            IpAddr::V4(address) => Some(address).filter(|address| !address.is_unspecified()),
+            IpAddr::V6(_) => None,
+        };
+        Self { address, port: socket.port, inode: socket.inode }
+    }
 }
 
 impl Listener {
@@ -132,7 +144,7 @@ impl Listeners {
         if self.listening.len() >= LISTENERS_MAX {
             self.listening = HashMap::new();
         }
-        let sockets = sockets_that_listen(&format!("/proc/{insider}/net"));
+        let sockets = sockets_that_listen(Some(insider));
         let until_ns = now_ns + STRANGER_NS;
         self.listening.insert(network, Listening { sockets, until_ns });
     }
@@ -185,7 +197,7 @@ impl Listeners {
                 // Another program may listen there by now, too (SO_REUSEPORT).
                 let is_so = inside.iter().all(|socket| parent.contains(socket))
                     && sockets_of(owner.process).contains(&owner.socket)
-                    && listeners("/proc/self/net", place.port) == *outside;
+                    && listeners(place.port) == *outside;
                 is_so.then_some(Some(owner.process))
             }
             Shared::Others(until_ns) => (now_ns < *until_ns).then_some(None),
@@ -235,28 +247,16 @@ pub(super) fn at(sockets: &[Listener], address: Option<Ipv4Addr>, port: u16) -> 
     sockets.map(|socket| socket.inode).collect()
 }
 
-/// Inode numbers of the sockets that listen at a port, by the kernel's tables below `net`.
-pub(super) fn listeners(net: &str, port: u16) -> Vec<u64> {
-    at(&sockets_that_listen(net), None, port)
+/// Inode numbers of the sockets that listen at a port of this process's network.
+pub(super) fn listeners(port: u16) -> Vec<u64> {
+    at(&sockets_that_listen(None), None, port)
 }
 
-/// The sockets that listen, by the kernel's tables below `net`.
-pub(super) fn sockets_that_listen(net: &str) -> Vec<Listener> {
-    let tables = ["tcp", "tcp6"]
-        .map(|name| std::fs::read_to_string(format!("{net}/{name}")).unwrap_or_default());
-    let socket = |line: &str| -> Option<Listener> {
-        // sl local rem st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN.
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let (address, port) = fields.get(1)?.rsplit_once(':')?;
-        let port = u16::from_str_radix(port, 16).ok()?;
-        // IPv4: the word as the machine has it in memory. A mapped one of IPv6 is not told apart.
-        let address = (address.len() == 8).then(|| u32::from_str_radix(address, 16));
-        let address = address.transpose().ok()?.map(|word| Ipv4Addr::from(word.to_ne_bytes()));
-        let address = address.filter(|address| !address.is_unspecified());
-        let inode = fields.get(9)?.parse().ok()?;
-        (*fields.get(3)? == "0A").then_some(Listener { address, port, inode })
-    };
-    tables.iter().flat_map(|table| table.lines().skip(1).filter_map(socket)).collect()
+/// The sockets that listen in the network of a process; without one: in that of this process. The
+/// watcher may not enter another network, and reads its tables.
+pub(super) fn sockets_that_listen(process: Option<u32>) -> Vec<Listener> {
+    let sockets = process.map_or_else(listening, listening_of);
+    sockets.into_iter().map(Listener::from).collect()
 }
 
 pub(super) fn parent_sockets() -> Vec<u64> {

@@ -274,8 +274,8 @@ impl<'a> Peers<'a> {
                 listeners.iter().map(|inode| sockets.get(inode).copied()).collect();
             owners.filter(|owners| !owners.is_empty()).map(|owners| server_of(&owners))
         };
-        let there = |net: &str, address| at(&sockets_that_listen(net), address, place.port);
-        let inside = there(&format!("/proc/{process}/net"), place.address);
+        let there = |process, address| at(&sockets_that_listen(process), address, place.port);
+        let inside = there(Some(process), place.address);
         let found = databases(&inside);
         if found.is_some() {
             return found;
@@ -284,7 +284,7 @@ impl<'a> Peers<'a> {
         // everything on.
         let own = parent_sockets();
         let is_shared = !inside.is_empty() && inside.iter().all(|inode| own.contains(inode));
-        let outside = || there("/proc/self/net", Some(Ipv4Addr::LOCALHOST));
+        let outside = || there(None, Some(Ipv4Addr::LOCALHOST));
         // Who is asked there is another client.
         is_shared.then(outside).and_then(|outside| databases(&outside)).map(|_| 0)
     }
@@ -295,14 +295,14 @@ impl<'a> Peers<'a> {
         if let Some(known) = self.listeners.known_shared(place, now_ns) {
             return known.is_some_and(|process| self.kind(process) == Kind::Application);
         }
-        let inside = sockets_that_listen(&format!("/proc/{worker}/net"));
+        let inside = sockets_that_listen(Some(worker));
         let inside = at(&inside, place.address, place.port);
         let parent = parent_sockets();
         if inside.is_empty() || !inside.iter().all(|socket| parent.contains(socket)) {
             return false;
         }
         // Whoever has the socket may answer, wherever it is.
-        let outside = listeners("/proc/self/net", place.port);
+        let outside = listeners(place.port);
         let held = |process: u32| -> Vec<u64> {
             sockets_of(process).into_iter().filter(|socket| outside.contains(socket)).collect()
         };
