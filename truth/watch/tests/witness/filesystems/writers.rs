@@ -386,13 +386,28 @@ fn store_after_sync(site: &Site, see: &mut See<'_>) -> io::Result<()> {
     unmap(address)
 }
 
-/// One request, done.
+/// One request, done. Whatever interrupts the thread ends a request that waits: it is made again.
 fn uring(ring: &mut IoUring, request: &squeue::Entry) -> io::Result<i32> {
-    // SAFETY: what the request refers to outlives this call, which waits for its end.
-    unsafe { ring.submission().push(request) }.unwrap();
-    ring.submit_and_wait(1)?;
-    let result = ring.completion().next().unwrap().result();
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
+    /// What the kernel makes a call again for, and a request not (linux/errno.h).
+    const ERESTARTSYS: i32 = 512;
+    loop {
+        // SAFETY: what the request refers to outlives this call, which waits for its end.
+        unsafe { ring.submission().push(request) }.unwrap();
+        let result = loop {
+            match ring.submit_and_wait(1) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                submitted => submitted.map(drop)?,
+            }
+            if let Some(completion) = ring.completion().next() {
+                break completion.result();
+            }
+        };
+        match -result {
+            libc::EINTR | ERESTARTSYS => {}
+            error @ 1.. => return Err(io::Error::from_raw_os_error(error)),
+            _ => return Ok(result),
+        }
+    }
 }
 
 fn uring_write(site: &Site, see: &mut See<'_>) -> io::Result<()> {
