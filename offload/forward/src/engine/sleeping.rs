@@ -16,9 +16,6 @@ impl<B: Backend> Engine<B> {
     /// # Errors
     /// The card is broken.
     pub fn prepare_sleep(&mut self, forwarder: &Forwarder) -> Result<bool, Broken> {
-        // What has been freed last is there for the card before anything is waited for.
-        self.post()?;
-        self.backend.flush();
         let needed = self.room_needed(forwarder);
         let wants_done = needed.is_some() || !self.under_way.is_empty();
         let wants_posts = self.posted < self.config.posts && !self.free.is_empty();
