@@ -321,7 +321,7 @@ fn exchange(socket: &UdpSocket, len: usize, turn: usize) -> u8 {
     let datagram: Vec<u8> = (0..len).map(|at| file_byte(at + 1000 * turn)).collect();
     socket.send(&datagram).unwrap();
     let mut buffer = [0; 8192];
-    let got = retry_on_intr(|| read(&socket, &mut buffer)).unwrap();
+    let got = retry_on_intr(|| read(socket, &mut buffer)).unwrap();
     assert!(got == len + 1 && buffer[1..got] == datagram[..], "turn {turn}: {got} bytes");
     buffer[0]
 }
