@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
@@ -25,14 +26,14 @@ pub struct Listening {
     pub inode: u64,
 }
 
-/// The TCP sockets that listen in the calling thread's network namespace. None, if the kernel does
-/// not tell.
+/// The TCP sockets that listen in the calling thread's network namespace.
 pub fn listening() -> Vec<Listening> {
-    // A kernel, or a module of it, may lack it.
-    told().unwrap_or_else(|_| in_tables("thread-self"))
+    /// The kernel has once not told.
+    static IS_SILENT: AtomicBool = AtomicBool::new(false);
+    told_or(&IS_SILENT, told, || in_tables("thread-self"))
 }
 
-/// Those that listen in the network namespace of a process. None, if it is gone.
+/// Those that listen in the network namespace of a process. Empty if the process is gone.
 pub fn listening_of(process: u32) -> Vec<Listening> {
     let network = |process: &str| {
         std::fs::metadata(format!("/proc/{process}/ns/net")).ok().map(|file| file.ino())
@@ -43,6 +44,24 @@ pub fn listening_of(process: u32) -> Vec<Listening> {
         there if there == network("thread-self") => listening(),
         Some(_) => in_tables(&name),
     }
+}
+
+/// Asks the kernel unless it has once not told; else reads. A kernel that lacks the module starts a
+/// program to look for it, each time that it is asked.
+fn told_or(
+    is_silent: &AtomicBool,
+    told: impl FnOnce() -> io::Result<Vec<Listening>>,
+    read: impl FnOnce() -> Vec<Listening>,
+) -> Vec<Listening> {
+    if is_silent.load(Ordering::Relaxed) {
+        return read();
+    }
+    told().unwrap_or_else(|error| {
+        if error.kind() != io::ErrorKind::Interrupted {
+            is_silent.store(true, Ordering::Relaxed);
+        }
+        read()
+    })
 }
 
 /// By `sock_diag(7)`.
@@ -183,6 +202,20 @@ mod tests {
             assert_eq!(told.len(), listeners.len());
             assert_eq!(told, sorted(in_tables("thread-self")));
         });
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_tell_is_asked_once() {
+        let is_silent = AtomicBool::new(false);
+        let one = Listening { address: Ipv4Addr::LOCALHOST.into(), port: 80, inode: 1 };
+        let ask = |told: io::Result<Vec<Listening>>| told_or(&is_silent, || told, || vec![one]);
+        assert_eq!(ask(Ok(Vec::new())), []);
+        // Its table has changed all the time.
+        assert_eq!(ask(Err(io::ErrorKind::Interrupted.into())), [one]);
+        assert_eq!(ask(Ok(Vec::new())), []);
+        assert_eq!(ask(Err(io::ErrorKind::NotFound.into())), [one]);
+        let never = || unreachable!("it has not told once");
+        assert_eq!(told_or(&is_silent, never, || vec![one]), [one]);
     }
 
     #[test]

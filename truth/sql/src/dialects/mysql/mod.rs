@@ -1,5 +1,6 @@
 //! MySQL and MariaDB.
 
+mod packet;
 mod protocol;
 mod replies;
 mod turns;

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::packet::{COMPRESS, PACKET_BYTES_MAX, PROTOCOL_41, SSL, ZSTD_COMPRESSION};
 use crate::command::{Command, PREPARED_BYTES_MAX, PREPARED_MAX};
 use crate::dialects::server;
 use crate::key::Literal;
@@ -13,20 +14,13 @@ use crate::parse::STATEMENT_BYTES_MAX;
 use crate::reason::Reason;
 
 const CONNECT_WITH_DB: u32 = 1 << 3;
-const COMPRESS: u32 = 1 << 5;
-const PROTOCOL_41: u32 = 1 << 9;
-const SSL: u32 = 1 << 11;
 const SECURE_CONNECTION: u32 = 1 << 15;
 const PLUGIN_AUTH_LENENC_DATA: u32 = 1 << 21;
-const ZSTD_COMPRESSION: u32 = 1 << 26;
 const QUERY_ATTRIBUTES: u32 = 1 << 27;
 
 /// Numbers of collations whose character sets hide quotes or backslashes in longer characters:
 /// big5, sjis, gbk, cp932, gb18030 and those that no client may use.
 const UNSAFE_COLLATIONS: &[u8] = &[1, 13, 28, 84, 87, 88, 95, 96, 248, 249, 250];
-
-/// The largest payload of one packet; one that is as large goes on in the next.
-const PACKET_BYTES_MAX: usize = 0xff_ffff;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

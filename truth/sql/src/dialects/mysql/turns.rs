@@ -5,16 +5,13 @@
 
 use std::collections::VecDeque;
 
+use super::packet::{COMPRESS, PACKET_BYTES_MAX, PROTOCOL_41, SSL, ZSTD_COMPRESSION};
 use crate::dialects::limits::UNDER_WAY_MAX;
 use crate::dialects::server::Exchange;
 
 const CLIENT_MYSQL: u32 = 1;
-const COMPRESS: u32 = 1 << 5;
-const PROTOCOL_41: u32 = 1 << 9;
-const SSL: u32 = 1 << 11;
 const DEPRECATE_EOF: u32 = 1 << 24;
 const OPTIONAL_METADATA: u32 = 1 << 25;
-const ZSTD_COMPRESSION: u32 = 1 << 26;
 /// Of MariaDB's own capabilities.
 const MARIADB_CACHE_METADATA: u32 = 1 << 4;
 
@@ -23,8 +20,6 @@ const AUTOCOMMIT: u16 = 1 << 1;
 const MORE_RESULTS: u16 = 1 << 3;
 const CURSOR_EXISTS: u16 = 1 << 6;
 
-/// The largest payload of one packet; one that is as large goes on in the next.
-const PACKET_BYTES_MAX: usize = 0xff_ffff;
 /// Of a packet, so many bytes are looked at.
 const PREFIX_BYTES: usize = 64;
 
