@@ -25,9 +25,11 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nicache_exposition::Exposition;
+
 pub use change::{Change, per_second};
 pub use history::{HISTORY_POINTS, History, Point};
-pub use metrics::{Format, render};
+pub use metrics::render;
 pub use page::{Page, page};
 pub use sample::{
     CardSample, Crossing, DatabaseSample, Direction, HotObject, Mode, Sample, WatcherSample,
@@ -55,13 +57,10 @@ pub trait Source: Send + Sync + 'static {
     /// Why there is none, as a sentence: the card does not answer.
     fn sample(&self, hottest: bool) -> Result<Arc<Sample>, String>;
 
-    /// What `/metrics` says, if that is not made of a sample: families in the text format of
-    /// Prometheus 0.0.4.
-    ///
-    /// # Errors
-    /// Why there is nothing to tell at the moment.
-    fn own_metrics(&self) -> Option<Result<String, String>> {
-        None
+    /// Tells families of its own, in the place of those that are made of a sample's cards and
+    /// counters. False if it has none.
+    fn own_metrics(&self, _text: &mut Exposition) -> bool {
+        false
     }
 
     /// What a counter of [`Sample::counters`] is.

@@ -1,42 +1,10 @@
-//! A sample as text for Prometheus.
-//!
-//! Read first: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming";
-//! OpenMetrics 1.0, where a counter's family is named without `_total`, units are told, and the end
-//! is marked. Objects and clients are in no label: clients choose them, and each new value would be
-//! a new time series.
+//! A sample as text for Prometheus. Objects and clients are in no label: clients choose them, and
+//! each new value would be a new time series.
 
-use std::collections::HashSet;
-use std::fmt::Write as _;
+use nicache_exposition::{Exposition, Format, Kind};
 
 use crate::Description;
 use crate::sample::{CardSample, Mode, Sample};
-
-/// Which text format of metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Prometheus' own, version 0.0.4.
-    Prometheus,
-    /// OpenMetrics 1.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// The one that a client asks for by its `Accept` header.
-    pub fn wanted(accept: Option<&str>) -> Self {
-        match accept {
-            Some(accept) if accept.contains("application/openmetrics-text") => Self::OpenMetrics,
-            _ => Self::Prometheus,
-        }
-    }
-
-    /// The format's media type.
-    pub const fn content_type(self) -> &'static str {
-        match self {
-            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
 
 /// Values of a sample that may sink and are one family with a label: how their names begin, the
 /// family, the label, what it is.
@@ -89,35 +57,38 @@ const BY_REASON: [(&str, &str, &str); 5] = [
 /// Counters of a sample that are told of each card.
 const OF_CARDS: [&str; 2] = ["bus_to_host_", "bus_from_host_"];
 
-/// The text. `sample`: `None` if the card does not answer; then only that is told.
+/// The text. `sample`: `None` if the card does not answer; then only that is told. `tell_own`: has
+/// told families of its own in the place of those of cards and counters.
 pub fn render(
     sample: Option<&Sample>,
     describe: impl Fn(&str) -> Option<Description>,
+    tell_own: impl FnOnce(&mut Exposition) -> bool,
     format: Format,
 ) -> String {
-    let mut text = Text { out: String::new(), format, families: HashSet::new() };
+    let mut text = Exposition::new(format);
     text.gauge(
         "nicache_up",
         "Whether nicache answers: the card, and with `nicache serve` the host, too.",
         sample.is_some().into(),
     );
     if let Some(sample) = sample {
-        about(&mut text, sample);
-        cards(&mut text, sample);
-        reasons(&mut text, sample);
-        others(&mut text, sample, describe);
+        identity(&mut text, sample);
+        if !tell_own(&mut text) {
+            about(&mut text, sample);
+            cards(&mut text, sample);
+            reasons(&mut text, sample);
+            others(&mut text, sample, describe);
+        }
     }
-    if format == Format::OpenMetrics {
-        text.out.push_str("# EOF\n");
-    }
-    text.out
+    text.finish()
 }
 
-fn about(text: &mut Text, sample: &Sample) {
+fn identity(text: &mut Exposition, sample: &Sample) {
     let mode = match sample.mode {
         Mode::Run => "run",
         Mode::Serve => "serve",
         Mode::Forward => "forward",
+        Mode::Nfs => "nfs",
     };
     text.family("nicache_build_info", Kind::Gauge, "Which nicache this is; the value is 1.");
     text.value(
@@ -127,6 +98,9 @@ fn about(text: &mut Text, sample: &Sample) {
     );
     let started = sample.unix_ms.saturating_sub(sample.uptime_ms) / 1000;
     text.gauge("nicache_start_time_seconds", "When it was started, UNIX time.", started);
+}
+
+fn about(text: &mut Exposition, sample: &Sample) {
     let is_caching = !sample.bypass_on && sample.not_caching.is_none();
     text.gauge(
         "nicache_caching",
@@ -227,10 +201,10 @@ const CARD_FAMILIES: [OfCard; 12] = [
     ("nicache_card_up", Kind::Gauge, "1 for each card, or queue of one, that there is.", |_| 1),
 ];
 
-fn cards(text: &mut Text, sample: &Sample) {
+fn cards(text: &mut Exposition, sample: &Sample) {
     let (family, help, bypass) = match sample.mode {
         Mode::Run => ("nicache_requests", "Requests, by what became of them.", "bypass"),
-        Mode::Serve => (
+        Mode::Serve | Mode::Nfs => (
             "nicache_block_lookups",
             "Blocks that replies needed, by what the card's directory said.",
             "refused",
@@ -271,7 +245,7 @@ fn cards(text: &mut Text, sample: &Sample) {
     }
 }
 
-fn reasons(text: &mut Text, sample: &Sample) {
+fn reasons(text: &mut Exposition, sample: &Sample) {
     for (prefix, family, help) in BY_REASON {
         let mut reasons = sample.by_reason(prefix).peekable();
         if reasons.peek().is_none() {
@@ -296,7 +270,7 @@ fn reasons(text: &mut Text, sample: &Sample) {
 
 /// Whatever else is counted, under its own name. What nobody has described is one family with a
 /// label.
-fn others(text: &mut Text, sample: &Sample, describe: impl Fn(&str) -> Option<Description>) {
+fn others(text: &mut Exposition, sample: &Sample, describe: impl Fn(&str) -> Option<Description>) {
     let is_told = |name: &str| {
         let labelled = BY_LABEL.iter().map(|(prefix, ..)| prefix);
         BY_REASON
@@ -326,77 +300,9 @@ fn others(text: &mut Text, sample: &Sample, describe: impl Fn(&str) -> Option<De
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Counter,
-    Gauge,
-}
-
-struct Text {
-    out: String,
-    format: Format,
-    /// Families so far, and whether each is a counter.
-    families: HashSet<(String, bool)>,
-}
-
-impl Text {
-    fn gauge(&mut self, family: &str, help: &str, value: u64) {
-        self.family(family, Kind::Gauge, help);
-        self.value(family, &[], value);
-    }
-
-    /// Begins a family, named without `_total`. False if there is one of that name already, which
-    /// has been told.
-    fn family(&mut self, family: &str, kind: Kind, help: &str) -> bool {
-        let is_counter = kind == Kind::Counter;
-        if self.families.iter().any(|(known, _)| known == family) {
-            return false;
-        }
-        self.families.insert((family.to_owned(), is_counter));
-        let shown = match (is_counter, self.format) {
-            (true, Format::Prometheus) => format!("{family}_total"),
-            _ => family.to_owned(),
-        };
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        let kind = if is_counter { "counter" } else { "gauge" };
-        let _ = writeln!(self.out, "# HELP {shown} {help}\n# TYPE {shown} {kind}");
-        let unit =
-            ["bytes", "seconds"].into_iter().find(|unit| family.ends_with(&format!("_{unit}")));
-        if let (Format::OpenMetrics, Some(unit)) = (self.format, unit) {
-            let _ = writeln!(self.out, "# UNIT {shown} {unit}");
-        }
-        true
-    }
-
-    /// A value of a family that was begun.
-    fn value(&mut self, family: &str, labels: &[(&str, &str)], value: u64) {
-        self.out.push_str(family);
-        if self.families.contains(&(family.to_owned(), true)) {
-            self.out.push_str("_total");
-        }
-        for (number, (name, label)) in labels.iter().enumerate() {
-            self.out.push(if number == 0 { '{' } else { ',' });
-            let _ = write!(self.out, "{name}=\"");
-            for c in label.chars() {
-                match c {
-                    '\\' => self.out.push_str("\\\\"),
-                    '"' => self.out.push_str("\\\""),
-                    '\n' => self.out.push_str("\\n"),
-                    c => self.out.push(c),
-                }
-            }
-            self.out.push('"');
-        }
-        if !labels.is_empty() {
-            self.out.push('}');
-        }
-        let _ = writeln!(self.out, " {value}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, HashSet};
     use std::io::Write as _;
     use std::process::{Command, Stdio};
 
@@ -539,8 +445,9 @@ mod tests {
 
     #[test]
     fn both_formats_say_the_same() {
-        let read = [Format::Prometheus, Format::OpenMetrics]
-            .map(|format| parse(&render(Some(&sample("shop")), described, format), format));
+        let read = [Format::Prometheus, Format::OpenMetrics].map(|format| {
+            parse(&render(Some(&sample("shop")), described, |_| false, format), format)
+        });
         assert_eq!(read[0], read[1]);
         let of = |name: &str, labels: &[(&str, &str)]| value(&read[0], name, labels);
         assert_eq!(of("nicache_up", &[]), Some(1.0));
@@ -563,9 +470,24 @@ mod tests {
     #[test]
     fn a_card_that_does_not_answer_is_down() {
         for format in [Format::Prometheus, Format::OpenMetrics] {
-            let values = parse(&render(None, described, format), format);
+            let values = parse(&render(None, described, |_| false, format), format);
             assert_eq!(value(&values, "nicache_up", &[]), Some(0.0));
             assert_eq!(values.len(), 1);
+        }
+    }
+
+    #[test]
+    fn families_of_its_own_take_the_place_of_cards() {
+        for format in [Format::Prometheus, Format::OpenMetrics] {
+            let tell_own = |text: &mut Exposition| {
+                text.counter("nicache_own", "Something.", 4);
+                true
+            };
+            let values = parse(&render(Some(&sample("a")), described, tell_own, format), format);
+            assert_eq!(value(&values, "nicache_own_total", &[]), Some(4.0));
+            assert_eq!(value(&values, "nicache_up", &[]), Some(1.0));
+            let names: HashSet<&str> = values.keys().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names.len(), 4, "{names:?}");
         }
     }
 
@@ -573,7 +495,7 @@ mod tests {
         #[test]
         fn any_label_is_read_as_it_was(name in "\\PC*|[\\\\\"\n{},= ]*") {
             for format in [Format::Prometheus, Format::OpenMetrics] {
-                let text = render(Some(&sample(&name)), described, format);
+                let text = render(Some(&sample(&name)), described, |_| false, format);
                 let values = parse(&text, format);
                 let labels = [("name", &*name), ("mode", "run"), ("version", "")];
                 prop_assert_eq!(value(&values, "nicache_build_info", &labels), Some(1.0));
@@ -593,7 +515,7 @@ mod tests {
             eprintln!("promtool (Debian's prometheus) is not installed: not checked");
             return;
         };
-        let text = render(Some(&sample("shop")), described, Format::Prometheus);
+        let text = render(Some(&sample("shop")), described, |_| false, Format::Prometheus);
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -17,6 +17,8 @@ pub enum Mode {
     /// A forwarder: bytes of payload are, by whether they were sent from the card or from main
     /// memory.
     Forward,
+    /// A file server in front of a logical unit: blocks of 4 KB are, by whether its cache had them.
+    Nfs,
 }
 
 /// What there is to see.
@@ -78,7 +80,7 @@ impl Sample {
                 let total = self.total();
                 total.hits + total.misses + total.bypasses
             }
-            Mode::Serve => self.counters.get("requests").copied().unwrap_or(0),
+            Mode::Serve | Mode::Nfs => self.counters.get("requests").copied().unwrap_or(0),
             Mode::Forward => self.counters.get("forward_packets").copied().unwrap_or(0),
         }
     }

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use hdrhistogram::Histogram;
 use nicache_counters::Counter;
+use nicache_exposition::{Buckets, Exposition, Kind};
 use nicache_initiator::BLOCK_BYTES;
 use nicache_ncache::{Copies, CopyClass};
 use nicache_nfs::Metrics;
@@ -51,6 +52,13 @@ impl LatencyFigures {
             sum_s: histogram.mean() * histogram.len() as f64 / 1e9,
             at_most: BUCKETS_S.map(|end| histogram.count_between(0, (end * 1e9) as u64)),
         }
+    }
+
+    fn expose(&self, text: &mut Exposition, family: &str, operation: &str) {
+        let at_most: [_; BUCKETS_S.len()] =
+            std::array::from_fn(|number| (BUCKETS_S[number], self.at_most[number]));
+        let buckets = Buckets { at_most: &at_most, count: self.count, sum: self.sum_s };
+        text.histogram(family, &[("operation", operation)], buckets);
     }
 }
 
@@ -259,131 +267,80 @@ impl Figures {
         line
     }
 
-    /// Families in the text format of Prometheus 0.0.4.
-    pub fn prometheus(&self) -> String {
-        let mut out = Text(String::new());
-        out.family(
+    /// Tells its families.
+    pub fn expose(&self, text: &mut Exposition) {
+        text.gauge(
             "nicache_nfs_up",
-            "gauge",
             "Whether nothing is wrong with the gateway; `nicache status` says what is.",
+            self.trouble.is_none().into(),
         );
-        out.value("nicache_nfs_up", "", u64::from(self.trouble.is_none()));
-        out.family(
-            "nicache_nfs_request_duration_seconds",
-            "histogram",
+        let duration = "nicache_nfs_request_duration_seconds";
+        text.family(
+            duration,
+            Kind::Histogram,
             "Time from a whole request to its reply, by operation.",
         );
         for operation in &self.operations {
-            out.histogram(
-                "nicache_nfs_request_duration_seconds",
-                &operation.name,
-                &operation.latency,
-            );
+            operation.latency.expose(text, duration, &operation.name);
         }
-        out.family(
-            "nicache_nfs_request_errors_total",
-            "counter",
+        let errors = "nicache_nfs_request_errors";
+        text.family(
+            errors,
+            Kind::Counter,
             "Requests that were answered with an error, by operation.",
         );
         for operation in &self.operations {
-            let labels = format!("operation=\"{}\"", operation.name);
-            out.value("nicache_nfs_request_errors_total", &labels, operation.errors);
+            text.value(errors, &[("operation", &operation.name)], operation.errors);
         }
-        out.counters(self.each().chain(self.unit_commands.each()));
+        expose_counters(text, self.each().chain(self.unit_commands.each()));
         if let Some(web) = &self.web {
-            out.web(&web.counters);
+            expose_web(text, &web.counters);
         }
-        out.family(
-            "nicache_nfs_blocks_total",
-            "counter",
-            "Blocks that READ needed, by where they were found.",
-        );
+        let blocks = "nicache_nfs_blocks";
+        text.family(blocks, Kind::Counter, "Blocks that READ needed, by where they were found.");
         for (place, value) in
             [("fho", self.hits_fho), ("lbn", self.hits_lbn), ("unit", self.misses)]
         {
-            out.value("nicache_nfs_blocks_total", &format!("place=\"{place}\""), value);
+            text.value(blocks, &[("place", place)], value);
         }
-        out.family(
-            "nicache_nfs_copied_bytes_total",
-            "counter",
-            "Payload and keys that were copied, by class.",
-        );
+        let copied = "nicache_nfs_copied_bytes";
+        text.family(copied, Kind::Counter, "Payload and keys that were copied, by class.");
         for copy in &self.copies {
-            out.value(
-                "nicache_nfs_copied_bytes_total",
-                &format!("class=\"{}\"", copy.class),
-                copy.bytes,
-            );
+            text.value(copied, &[("class", &copy.class)], copy.bytes);
         }
-        out.family(
-            "nicache_nfs_unit_duration_seconds",
-            "histogram",
+        let duration = "nicache_nfs_unit_duration_seconds";
+        text.family(
+            duration,
+            Kind::Histogram,
             "Time that the logical unit takes for a command, by command.",
         );
         let unit = &self.unit_commands;
         for (command, latency) in
             [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)]
         {
-            out.histogram("nicache_nfs_unit_duration_seconds", command, latency);
+            latency.expose(text, duration, command);
         }
-        out.0
     }
 }
 
-struct Text(String);
-
-impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn value(&mut self, name: &str, labels: &str, value: u64) {
-        let _ = if labels.is_empty() {
-            writeln!(self.0, "{name} {value}")
+fn expose_counters(text: &mut Exposition, counters: impl Iterator<Item = (&'static Counter, u64)>) {
+    for (counter, value) in counters {
+        let family = format!("nicache_nfs_{}", counter.name);
+        if counter.is_gauge {
+            text.gauge(&family, counter.help, value);
         } else {
-            writeln!(self.0, "{name}{{{labels}}} {value}")
-        };
-    }
-
-    fn counters(&mut self, counters: impl Iterator<Item = (&'static Counter, u64)>) {
-        for (counter, value) in counters {
-            let (ending, kind) =
-                if counter.is_gauge { ("", "gauge") } else { ("_total", "counter") };
-            let name = format!("nicache_nfs_{}{ending}", counter.name);
-            self.family(&name, kind, counter.help);
-            self.value(&name, "", value);
+            text.counter(&family, counter.help, value);
         }
     }
+}
 
-    fn web(&mut self, web: &WebCounters) {
-        self.family(
-            "nicache_nfs_http_requests_total",
-            "counter",
-            "Requests by HTTP, by the hundred of their reply's status.",
-        );
-        for (hundred, count) in (2..).zip(web.statuses) {
-            self.value(
-                "nicache_nfs_http_requests_total",
-                &format!("status=\"{hundred}xx\""),
-                count,
-            );
-        }
-        self.counters(web.each());
+fn expose_web(text: &mut Exposition, web: &WebCounters) {
+    let family = "nicache_nfs_http_requests";
+    text.family(family, Kind::Counter, "Requests by HTTP, by the hundred of their reply's status.");
+    for (hundred, count) in (2..).zip(web.statuses) {
+        text.value(family, &[("status", &format!("{hundred}xx"))], count);
     }
-
-    fn histogram(&mut self, name: &str, operation: &str, latency: &LatencyFigures) {
-        for (end, count) in BUCKETS_S.iter().zip(latency.at_most) {
-            let _ =
-                writeln!(self.0, "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {count}");
-        }
-        let _ = writeln!(
-            self.0,
-            "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {}",
-            latency.count
-        );
-        let _ = writeln!(self.0, "{name}_sum{{operation=\"{operation}\"}} {}", latency.sum_s);
-        let _ = writeln!(self.0, "{name}_count{{operation=\"{operation}\"}} {}", latency.count);
-    }
+    expose_counters(text, web.each());
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
@@ -476,6 +433,8 @@ pub(crate) fn block_bytes(blocks: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use nicache_exposition::Format;
+
     use super::*;
 
     fn figures() -> Figures {
@@ -526,7 +485,9 @@ mod tests {
 
     #[test]
     fn every_family_is_told_once_and_has_values() {
-        let text = figures().prometheus();
+        let mut text = Exposition::new(Format::Prometheus);
+        figures().expose(&mut text);
+        let text = text.finish();
         let mut families = std::collections::HashSet::new();
         for line in text.lines() {
             if let Some(family) = line.strip_prefix("# TYPE ") {

@@ -7,13 +7,14 @@ use hyper::header::{
     ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue,
 };
 use hyper::{Method, Request, Response, StatusCode};
+use nicache_exposition::Format;
 use tokio::sync::Semaphore;
 
 use super::events::Content;
 use super::reach::Reach;
 use super::sampler::Latest;
 use crate::Source;
-use crate::metrics::{Format, render};
+use crate::metrics::render;
 use crate::page::{Page, page};
 
 /// Pages that follow events at once, so others still find a connection.
@@ -73,19 +74,14 @@ impl Routes {
                 reply
             }
             "/metrics" => {
-                match self.source.own_metrics() {
-                    Some(Ok(text)) => {
-                        return reply(StatusCode::OK, Format::Prometheus.content_type(), text);
-                    }
-                    Some(Err(error)) => {
-                        return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n"));
-                    }
-                    None => {}
-                }
                 let format = Format::wanted(header(ACCEPT));
                 let sample = self.latest.moment().sample.ok();
-                let text =
-                    render(sample.as_deref(), |counter| self.source.describe(counter), format);
+                let text = render(
+                    sample.as_deref(),
+                    |counter| self.source.describe(counter),
+                    |text| self.source.own_metrics(text),
+                    format,
+                );
                 reply(StatusCode::OK, format.content_type(), text)
             }
             "/api/status" => {

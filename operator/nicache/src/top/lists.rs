@@ -77,7 +77,9 @@ fn objects(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         heads.extend([right("bytes/s".into()), right("size".into()), Text::from("")]);
     }
     let title = match model.now.as_ref().map(|sample| sample.mode) {
-        Some(Mode::Serve | Mode::Forward) => " Objects (told by `nicache run` only) ".to_owned(),
+        Some(Mode::Serve | Mode::Forward | Mode::Nfs) => {
+            " Objects (told by `nicache run` only) ".to_owned()
+        }
         _ => format!(" Hottest objects, by {} ", model.order.label()),
     };
     table(

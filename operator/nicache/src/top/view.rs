@@ -141,7 +141,7 @@ fn draw_rates(frame: &mut Frame<'_>, area: Rect, model: &Model, sample: &Sample)
     };
     let (looked, found) = match sample.mode {
         Mode::Run => ("requests", "hit rate"),
-        Mode::Serve => ("requests", "blocks found"),
+        Mode::Serve | Mode::Nfs => ("requests", "blocks found"),
         Mode::Forward => ("packets", "from the card"),
     };
     let rows: [(&str, String, Color, OfChange, Option<u64>); 4] = [

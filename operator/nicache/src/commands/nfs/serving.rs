@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use nicache_admin::{CardSample, Description, Mode, Sample, Source, WatcherSample};
+use nicache_exposition::Exposition;
 use nicache_gateway::{Figures, Gateway, GatewayError};
 use nicache_initiator::BLOCK_BYTES;
 
@@ -100,7 +101,7 @@ impl Serving {
         Sample {
             name: figures.name,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: Mode::Serve,
+            mode: Mode::Nfs,
             pid: figures.pid,
             uptime_ms,
             unix_ms,
@@ -123,12 +124,11 @@ impl Source for Serving {
         sample.map_err(|error| format!("{error:#}"))
     }
 
-    fn own_metrics(&self) -> Option<Result<String, String>> {
-        Some(
-            self.figures()
-                .map(|figures| figures.prometheus())
-                .map_err(|error| format!("{error:#}")),
-        )
+    fn own_metrics(&self, text: &mut Exposition) -> bool {
+        if let Ok(figures) = self.figures() {
+            figures.expose(text);
+        }
+        true
     }
 
     fn describe(&self, _counter: &str) -> Option<Description> {
