@@ -1,5 +1,5 @@
 //! The two control protocols: a supervisor with its cards ([`card`]), and a command with the
-//! nicache that is running ([`command`]).
+//! nicache that is running ([`command`]), which comes by a [`socket`].
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use anyhow::anyhow;
 
 mod card;
 mod command;
+mod socket;
 
 pub use card::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, HOTTEST_MAX,
@@ -15,6 +16,8 @@ pub use card::{
 pub use command::{
     LINE_BYTES_MAX, Request, Response, Status, ask, ask_within, read_line, run_folder, write_line,
 };
+
+pub(crate) use socket::ControlSocket;
 
 pub use crate::stranger_report::StrangerReport;
 

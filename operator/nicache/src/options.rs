@@ -20,7 +20,7 @@ pub(crate) use nicache_memory::Size;
 
 pub(crate) use crate::policy::PolicyKind;
 
-pub(crate) use admin::{AdminAddress, reach};
+pub(crate) use admin::{AdminAddress, AdminOptions, reach};
 pub(crate) use clients::ClientLimits;
 pub(crate) use kinds::{HandshakeKind, LogFormat, PortKind, ReloadPhp, WatchKind};
 pub use milliseconds::Milliseconds;

@@ -17,7 +17,7 @@ mod card_setup;
 mod card_unit;
 pub(crate) mod cards;
 pub(crate) mod children;
-mod control_server;
+mod control;
 mod databases;
 mod end;
 pub(crate) mod guard;

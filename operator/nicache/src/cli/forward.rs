@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use nicache_forward::modes::Mode;
 
 use super::target::Target;
-use crate::options::{AdminAddress, LogFormat, Milliseconds, Size};
+use crate::options::{AdminOptions, LogFormat, Milliseconds, Size};
 
 pub(super) const EXAMPLES: &str = "Examples:
   sudo nicache forward --demo
@@ -101,15 +101,8 @@ pub(crate) struct ForwardArgs {
     #[arg(long, requires = "demo")]
     pub once: bool,
 
-    /// Show figures at this address of this machine: metrics for Prometheus at /metrics, JSON at
-    /// /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
-    #[arg(long, value_name = "[ADDR:]PORT")]
-    pub admin: Option<AdminAddress>,
-
-    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the
-    /// forwarder is run
-    #[arg(long, requires = "admin")]
-    pub admin_anyone: bool,
+    #[command(flatten)]
+    pub admin: AdminOptions,
 
     /// Name of this nicache, by which `status`, `top`, `forward why` and other commands find it
     /// [default: nic0, nic1, ...]

@@ -27,9 +27,9 @@ use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::control::ControlSocket;
 use crate::logs;
-use crate::options::{LogFormat, NfsOptions, reach};
-use crate::serve::status::StatusServer;
+use crate::options::{LogFormat, NfsOptions};
 use crate::supervisor::instance::Name;
 use crate::supervisor::notify;
 use crate::supervisor::signals::Signals;
@@ -55,10 +55,7 @@ pub(super) fn execute(options: &NfsOptions) -> Result<ExitCode> {
     stay_in_memory();
     let signals = Signals::catch()?;
     let name = Name::reserve(options.name.as_deref(), "nfs")?;
-    let admin = options
-        .admin
-        .map(|address| AdminServer::bind(address.0, reach(options.admin_anyone)))
-        .transpose()?;
+    let admin = options.admin.bind()?;
     let (demo, unit) = if options.demo {
         open_demo(options).map(|(demo, unit)| (Some(demo), unit))?
     } else {
@@ -256,9 +253,9 @@ fn serve(
     signals: &Signals,
     serving: &Arc<Serving>,
 ) -> Result<()> {
-    let status = StatusServer::bind(&name.socket_path())?;
+    let control = ControlSocket::bind(&name.socket_path())?;
     let answers = Arc::clone(serving);
-    status.answer(move |request| answers.answer(&request))?;
+    control.answer(move |request| answers.answer(&request))?;
     if let Some(admin) = &mut admin {
         admin.serve(Arc::clone(serving) as Arc<dyn Source>)?;
     }

@@ -9,7 +9,7 @@
 //! messages.rs   what they tell each other
 //! card_figures.rs  what the cards have counted
 //! watch.rs      which links are gone, and which are there again
-//! control.rs    the control socket
+//! control.rs    what it answers commands
 //! reload.rs     what of the file can be changed while it is in use
 //! orders.rs     what is asked there, on its way to the forwarder and back
 //! status.rs     what `nicache status` shows
@@ -62,8 +62,8 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::ForwardArgs;
+use crate::control::ControlSocket;
 use crate::logs;
-use crate::options::reach;
 use crate::publish::Nft;
 use crate::serve::attachments::Attachments;
 use crate::serve::messages::{CardCounted, FirmwareSetup, FromFirmware, ToFirmware};
@@ -75,7 +75,6 @@ use crate::supervisor::notify;
 use crate::supervisor::requirements::check_privilege;
 use crate::supervisor::signals::Signals;
 use card_figures::CardFigures;
-use control::ControlServer;
 use kernel_path::KernelPath;
 use messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
 use orders::{Asked, Order, Orders};
@@ -120,7 +119,7 @@ struct Forwarding<'a> {
     arguments: &'a ForwardArgs,
     show: Option<Show>,
     admin: Option<AdminServer>,
-    _control: ControlServer,
+    _control: ControlSocket,
     health: Option<Health>,
     card: Child,
     card_figures: CardFigures,
@@ -154,9 +153,7 @@ struct Forwarding<'a> {
 
 impl<'a> Forwarding<'a> {
     fn start(arguments: &'a ForwardArgs) -> Result<Self> {
-        let who = reach(arguments.admin_anyone);
-        let mut admin =
-            arguments.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
+        let mut admin = arguments.admin.bind()?;
         let (instance, setting_up) = Instance::reserve(arguments.name.as_deref(), None)?;
         let (place, config) = find_place(arguments, &instance)?;
         drop::<Lock>(setting_up);
@@ -199,7 +196,7 @@ impl<'a> Forwarding<'a> {
             fast_path,
             fast_links,
         };
-        let control = ControlServer::bind(&instance.socket_path())?;
+        let control = ControlSocket::bind(&instance.socket_path())?;
         let program = PathBuf::from(OWN_PROGRAM);
         let forwarder = start_forwarder(&program, &setup, &kernel, &keep, &kernel_path)?;
         let mut attachments = Attachments::default();
@@ -213,7 +210,8 @@ impl<'a> Forwarding<'a> {
         if let Some(admin) = &mut admin {
             admin.serve(Arc::clone(&sampler) as Arc<dyn nicache_admin::Source>)?;
         }
-        control.serve(Arc::clone(&orders), sampler)?;
+        let answering = Arc::clone(&orders);
+        control.answer(move |request| control::respond(request, &answering, &sampler))?;
         let show = place.stage().map(|stage| Show::start(stage, arguments)).transpose()?;
         Ok(Forwarding {
             arguments,

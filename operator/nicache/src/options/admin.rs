@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-use nicache_admin::Reach;
+use clap::Args;
+use nicache_admin::{AdminError, AdminServer, Reach};
 
 /// An address of this machine, by default a loopback one; port 0 is one of the system's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,32 @@ impl fmt::Display for AdminAddress {
 /// Who may look, by what the operator has said.
 pub(crate) fn reach(anyone: bool) -> Reach {
     if anyone { Reach::Anyone } else { Reach::Machine }
+}
+
+/// Where figures are shown, and to whom.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AdminOptions {
+    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
+    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password
+    /// [default: nowhere]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    admin: Option<AdminAddress>,
+
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how this
+    /// nicache is run
+    #[arg(long, requires = "admin")]
+    admin_anyone: bool,
+}
+
+impl AdminOptions {
+    /// Takes the address, if one was named.
+    ///
+    /// # Errors
+    /// It is not of this machine or taken, or others could reach it and that was not said.
+    pub(crate) fn bind(&self) -> Result<Option<AdminServer>, AdminError> {
+        let reach = reach(self.admin_anyone);
+        self.admin.map(|address| AdminServer::bind(address.0, reach)).transpose()
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use clap::Args;
 use nicache_gateway::{CopyMode, ExportLine, WebLine};
 use nicache_initiator::TargetUrl;
 
-use super::{AdminAddress, LogFormat, Milliseconds, Size};
+use super::{AdminOptions, LogFormat, Milliseconds, Size};
 
 /// What the help ends with.
 pub(crate) const NFS_EXAMPLES: &str = "Examples:
@@ -160,16 +160,8 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nicache/nfs")]
     pub state: PathBuf,
 
-    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
-    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password
-    /// [default: nowhere]
-    #[arg(long, value_name = "[ADDR:]PORT")]
-    pub admin: Option<AdminAddress>,
-
-    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the
-    /// server is run
-    #[arg(long, requires = "admin")]
-    pub admin_anyone: bool,
+    #[command(flatten)]
+    pub admin: AdminOptions,
 
     /// Name of this nicache, by which `status`, `top` and `why` find it [default: nfs0, nfs1, ...]
     #[arg(long, value_name = "NAME")]

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use nicache_bus::BusModel;
 use serde::{Deserialize, Serialize};
 
-use super::{AdminAddress, LogFormat, PolicyKind, Publish, Size, Subnet};
+use super::{AdminOptions, LogFormat, PolicyKind, Publish, Size, Subnet};
 
 /// Settings of `nicache serve`.
 #[derive(Debug, Clone, Args)]
@@ -96,16 +96,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "A.B.C.D/30")]
     pub subnet: Option<Subnet>,
 
-    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at
-    /// /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked for a password
-    /// [default: nowhere]
-    #[arg(long, value_name = "[ADDR:]PORT")]
-    pub admin: Option<AdminAddress>,
-
-    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the
-    /// server is run
-    #[arg(long, requires = "admin")]
-    pub admin_anyone: bool,
+    #[command(flatten)]
+    pub admin: AdminOptions,
 
     /// Name of this nicache, by which `status` and `top` find it [default: that of its first
     /// interface, nic0, nic1, ...]

@@ -13,7 +13,7 @@
 //! restarts.rs   when children have ended too often to be started again
 //! report.rs     what `nicache status` shows
 //! sampler.rs    what viewers show
-//! status.rs     the control socket
+//! control.rs    what it answers commands
 //! ```
 //!
 //! Card and host share what the supervisor has made for them and nothing else: host memory, and an
@@ -22,6 +22,7 @@
 
 pub(crate) mod attachments;
 pub(crate) mod channel;
+mod control;
 mod counted;
 pub(crate) mod firmware;
 pub(crate) mod host;
@@ -31,7 +32,6 @@ pub(crate) mod report;
 pub(crate) mod restarts;
 mod sampler;
 mod shared;
-pub(crate) mod status;
 pub(crate) mod turns;
 
 use std::net::Ipv4Addr;
@@ -52,9 +52,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::control::misfit;
+use crate::control::{ControlSocket, misfit};
 use crate::logs;
-use crate::options::{LiveOption, RouteKind, ServeOptions, reach};
+use crate::options::{LiveOption, RouteKind, ServeOptions};
 use crate::publish::{self, Published};
 use crate::setup::{receive_message, send_message};
 use crate::supervisor::children::{Child, Role, describe, first_word, wait_readable};
@@ -72,7 +72,6 @@ use report::ServeStatus;
 use restarts::Restarts;
 use sampler::Sampler;
 use shared::Shared;
-use status::StatusServer;
 
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);
@@ -123,7 +122,7 @@ struct Card {
 struct Serving<'a> {
     options: &'a ServeOptions,
     admin: Option<AdminServer>,
-    status: StatusServer,
+    control: ControlSocket,
     host: Child,
     cards: Vec<Card>,
     _published: Published,
@@ -149,8 +148,7 @@ impl<'a> Serving<'a> {
         if pages < 256 {
             bail!("--page-cache: at least 1M is needed");
         }
-        let who = reach(options.admin_anyone);
-        let admin = options.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
+        let admin = options.admin.bind()?;
         let (live, fifos) = open_live(&options.live, &root)?;
         let meter = options.bus.map(Meter::create).transpose()?;
         let (witness, overseer, watched, unwatched) = match watch() {
@@ -193,7 +191,7 @@ impl<'a> Serving<'a> {
         let window = host_memory(&host_setup)?;
         let first = &taps[0].0;
         let shared = Arc::new(Shared::default());
-        let status = StatusServer::bind(&first.socket_path())?;
+        let control = ControlSocket::bind(&first.socket_path())?;
         let published = publish::start(
             &options.publish,
             &options.port,
@@ -204,7 +202,7 @@ impl<'a> Serving<'a> {
         let mut serving = Serving {
             options,
             admin,
-            status,
+            control,
             host,
             cards: Vec::new(),
             _published: published,
@@ -270,7 +268,8 @@ impl<'a> Serving<'a> {
         if let Some(admin) = &mut self.admin {
             admin.serve(Arc::clone(&sampler) as Arc<dyn nicache_admin::Source>)?;
         }
-        self.status.serve(Arc::clone(&self.shared), self.started, sampler)
+        let (shared, started) = (Arc::clone(&self.shared), self.started);
+        self.control.answer(move |request| control::respond(&request, &shared, started, &sampler))
     }
 
     fn announce(&self) {

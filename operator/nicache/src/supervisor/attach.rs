@@ -22,7 +22,7 @@ use super::card_link::CardLink;
 use super::card_setup::{card_setup, connections_lost_max};
 use super::card_unit::{CardFiles, CardPorts, CardUnit};
 use super::cards::Cards;
-use super::control_server::ControlServer;
+use super::control::Answering;
 use super::instance::Instance;
 use super::netlink::Netlink;
 use super::notify;
@@ -34,7 +34,7 @@ use super::standing::{Standing, StandingPlan};
 use super::watch_link::{WatchLink, Watching};
 use super::watch_unit::WatchUnit;
 use crate::access_log::AccessLog;
-use crate::control::{Counters, Status};
+use crate::control::{ControlSocket, Counters, Status};
 use crate::live::Live;
 use crate::logs;
 use crate::options::AttachPlan;
@@ -57,7 +57,7 @@ struct Attached<'a> {
     plan: &'a AttachPlan,
     live: Option<Live>,
     _admin: Option<AdminServer>,
-    _control: ControlServer,
+    _control: ControlSocket,
     cards: Arc<Cards>,
     card: CardUnit,
     orders: Orders,
@@ -76,7 +76,7 @@ impl<'a> Attached<'a> {
             run.admin.map(|address| AdminServer::bind(address.0, run.admin_reach)).transpose()?;
         let (instance, setting_up) = Instance::reserve(run.name.as_deref(), None)?;
         drop(setting_up);
-        let control = ControlServer::bind(&instance.socket_path())?;
+        let control = ControlSocket::bind(&instance.socket_path())?;
         let standing = stand(plan)?;
 
         let watch_link = Arc::new(WatchLink::new(Watching::default()));
@@ -107,10 +107,16 @@ impl<'a> Attached<'a> {
         let status = status(plan, &instance, &cards, watch_link.watching(), admin.as_ref());
         let links = (Arc::clone(&cards), Arc::clone(&watch_link));
         let sampler = Arc::new(Sampler::new(status.clone(), "kernel", started, links.0, links.1));
-        let links = (Arc::clone(&cards), watch_link);
         let (orders, desk) = orders()?;
-        let control =
-            control.serve(status.clone(), started, links.0, links.1, Arc::clone(&sampler), desk)?;
+        let answering = Answering {
+            status: status.clone(),
+            started,
+            cards: Arc::clone(&cards),
+            watch: watch_link,
+            sampler: Arc::clone(&sampler),
+            desk,
+        };
+        control.answer(move |request| answering.respond(request))?;
         if let Some(admin) = &mut admin {
             admin.serve(sampler)?;
         }

@@ -15,7 +15,7 @@ use super::card_setup::card_setup;
 use super::card_unit::{CardFiles, CardUnit};
 use super::cards::Cards;
 use super::children::{Child, Role};
-use super::control_server::ControlServer;
+use super::control::Answering;
 use super::guard::Guard;
 use super::instance::Instance;
 use super::orders::{OrderDesk, Orders, orders};
@@ -27,7 +27,7 @@ use super::watch_link::{WatchLink, Watching};
 use super::watch_unit::WatchUnit;
 use super::{notify, outsiders};
 use crate::access_log::AccessLog;
-use crate::control::Status;
+use crate::control::{ControlSocket, Status};
 use crate::inquiry::DatabaseReport;
 use crate::live::Live;
 use crate::logs;
@@ -42,7 +42,7 @@ pub(super) struct Running<'a> {
     pub(super) started: Instant,
     pub(super) live: Option<Live>,
     pub(super) admin: Option<AdminServer>,
-    pub(super) control: Option<ControlServer>,
+    pub(super) control: ControlSocket,
     pub(super) server: Child,
     pub(super) _guard: Guard,
     pub(super) published: Published,
@@ -78,7 +78,7 @@ impl<'a> Running<'a> {
         let admin =
             plan.admin.map(|address| AdminServer::bind(address.0, plan.admin_reach)).transpose()?;
         let (instance, setting_up) = Instance::reserve(plan.name.as_deref(), plan.subnet)?;
-        let control = ControlServer::bind(&instance.socket_path())?;
+        let control = ControlSocket::bind(&instance.socket_path())?;
         // Its file is open before a watcher is there, which takes everything that happens inside
         // for the server's doing.
         let namespace = Namespace::create().context(
@@ -152,7 +152,7 @@ impl<'a> Running<'a> {
             started: Instant::now(),
             live: None,
             admin,
-            control: Some(control),
+            control,
             server,
             _guard: guard,
             published,
@@ -236,17 +236,15 @@ impl<'a> Running<'a> {
             WatchKind::Preload => "preload",
         };
         let sampler = Arc::new(Sampler::new(self.status(), watch_kind, self.started, card, watch));
-        if let Some(control) = self.control.take() {
-            let (card, watch) = (Arc::clone(&self.cards), Arc::clone(&self.watch_link));
-            self.control = Some(control.serve(
-                self.status(),
-                self.started,
-                card,
-                watch,
-                Arc::clone(&sampler),
-                self.desk.clone(),
-            )?);
-        }
+        let answering = Answering {
+            status: self.status(),
+            started: self.started,
+            cards: Arc::clone(&self.cards),
+            watch: Arc::clone(&self.watch_link),
+            sampler: Arc::clone(&sampler),
+            desk: self.desk.clone(),
+        };
+        self.control.answer(move |request| answering.respond(request))?;
         if let Some(admin) = &mut self.admin {
             admin.serve(sampler)?;
         }
