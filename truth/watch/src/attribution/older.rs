@@ -107,23 +107,26 @@ impl OlderPrograms {
         }
     }
 
-    /// Events have been lost: any of them may take requests, and the number of a new one that has
-    /// ended may be that of an older one's child.
-    pub(crate) fn handle_lost(&mut self, netns: u32, now_ns: u64) {
-        self.forget_and_look(
-            processes().filter(|process| is_in_namespace(*process, netns)),
-            now_ns,
-        );
+    /// Events have been lost: the number of a new one that has ended may be that of an older one's
+    /// child; and any of these may take requests, unless it is known who does (`takers`).
+    pub(crate) fn handle_lost(&mut self, netns: u32, takers: Option<&HashSet<u32>>, now_ns: u64) {
+        let inside = processes().filter(|process| is_in_namespace(*process, netns));
+        self.forget_and_look(inside, takers, now_ns);
     }
 
-    fn forget_and_look(&mut self, inside: impl Iterator<Item = u32>, now_ns: u64) {
+    fn forget_and_look(
+        &mut self,
+        inside: impl Iterator<Item = u32>,
+        takers: Option<&HashSet<u32>>,
+        now_ns: u64,
+    ) {
         self.until_ns = now_ns;
         self.processes.retain(|_, known| known.is_older);
         for process in inside {
             if self.is_older(process, now_ns)
                 && let Some(known) = self.processes.get_mut(&process)
             {
-                known.takes_requests = true;
+                known.takes_requests |= takers.is_none_or(|takers| takers.contains(&process));
             }
         }
     }
@@ -300,7 +303,12 @@ mod tests {
             .processes
             .insert(process, Process { is_older: false, takes_requests: true, looked_ns: 10 });
         assert!(!older.may_have_answered(20, 30));
-        older.forget_and_look(std::iter::once(process), 40);
+        older.forget_and_look(std::iter::once(process), Some(&HashSet::new()), 40);
+        assert!(!older.may_have_answered(SECOND, SECOND), "it takes no requests");
+        older.forget_and_look(std::iter::once(process), Some(&HashSet::from([process])), 50);
+        assert!(older.may_have_answered(SECOND, SECOND));
+        let mut older = OlderPrograms::of(|| std::iter::once(process), 10);
+        older.forget_and_look(std::iter::once(process), None, 40);
         assert!(older.may_have_answered(SECOND, SECOND));
     }
 

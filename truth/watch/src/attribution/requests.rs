@@ -175,6 +175,8 @@ pub struct Attribution {
     processes: HashMap<u32, Process>,
     /// All that have taken a request or a connection, whether they are told apart or not.
     takers: HashSet<u32>,
+    /// There are others, which are not known.
+    has_other_takers: bool,
     forgotten_ns: u64,
 }
 
@@ -195,10 +197,14 @@ impl Attribution {
         }
     }
 
-    /// Forgets everything: events have been lost.
-    pub fn clear(&mut self, now_ns: u64) {
+    /// Forgets everything: events have been lost. `takers`: the processes that take requests, if
+    /// that is known from elsewhere; otherwise any process may be one, from now on.
+    pub fn clear(&mut self, now_ns: u64, takers: Option<HashSet<u32>>) {
         self.processes.clear();
         self.forgotten_ns = now_ns;
+        let takers = takers.filter(|takers| takers.len() < TAKERS_MAX);
+        self.has_other_takers = takers.is_none();
+        self.takers = takers.unwrap_or_else(|| std::mem::take(&mut self.takers));
     }
 
     /// When did the execution end that the process was at then?
@@ -214,7 +220,7 @@ impl Attribution {
 
     /// Has the process taken a request, as far as that can be said?
     pub fn takes_requests(&self, process: u32) -> bool {
-        self.forgotten_ns != 0 || self.takers.contains(&process)
+        self.has_other_takers || self.takers.contains(&process)
     }
 
     /// The processes that have taken a request and are still there.
@@ -231,7 +237,7 @@ impl Attribution {
         } else if self.takers.len() < TAKERS_MAX || self.takers.contains(&event.tgid) {
             self.takers.insert(event.tgid);
         } else {
-            self.forgotten_ns = self.forgotten_ns.max(event.time_ns);
+            self.has_other_takers = true;
         }
         if request.concurrent || request.what == RequestStep::Gone {
             self.processes.remove(&event.tgid);
@@ -462,10 +468,25 @@ mod tests {
             assert!(!attribution.others(client(A), 5, 40).unwrap().has(&lookup(20, 2)));
         }
         let mut attribution = observed(&two_workers());
-        attribution.clear(0);
+        attribution.clear(0, None);
         // In the middle of a connection.
         attribution.observe(&fastcgi(40, 2, 72, B));
         assert!(attribution.others(client(B), 5, 50).is_none());
+    }
+
+    #[test]
+    fn who_takes_requests_is_learned_again_after_a_loss() {
+        let mut attribution = observed(&two_workers());
+        assert!(attribution.takes_requests(2) && !attribution.takes_requests(9));
+        attribution.clear(30, None);
+        assert!(attribution.takes_requests(9), "anybody may");
+        attribution.clear(40, Some(HashSet::from([1, 3])));
+        assert!(attribution.takes_requests(3) && !attribution.takes_requests(2));
+        assert!(!attribution.takes_requests(9));
+        attribution.observe(&step(50, 9, 90, RequestStep::Connection));
+        assert!(attribution.takes_requests(9));
+        attribution.clear(60, Some((0..TAKERS_MAX as u32).collect()));
+        assert!(attribution.takes_requests(u32::MAX));
     }
 
     #[test]
@@ -574,7 +595,7 @@ mod tests {
                 let Some((mut event, of)) = lives[turn].pop_front() else { continue };
                 event.time_ns = at as u64 + 1;
                 if lost_at == Some(at) {
-                    attribution.clear(0);
+                    attribution.clear(0, None);
                 }
                 attribution.observe(&event);
                 all.push((event, of));

@@ -356,7 +356,7 @@ mod tests {
         let mut scene = Scene::new();
         scene.begin(SLOW, 10);
         scene.read(SLOW, 11, true);
-        scene.attribution.clear(5_000);
+        scene.attribution.clear(5_000, None);
         assert_eq!(scene.over_ns(), Some(5_000 + UNKNOWN_NS_MIN));
     }
 

@@ -395,10 +395,11 @@ impl Registrar {
         let lost = self.table.lost();
         if lost != self.attributed_since_lost {
             self.attributed_since_lost = lost;
-            self.attribution.clear(monotonic_ns());
+            let takers = self.witness.takers();
             if let Some(older) = &mut self.older {
-                older.handle_lost(self.table.server_netns(), monotonic_ns());
+                older.handle_lost(self.table.server_netns(), takers.as_ref(), monotonic_ns());
             }
+            self.attribution.clear(monotonic_ns(), takers);
             self.openings.handle_lost();
             self.retained.disown_all();
             self.history.forget_directories();

@@ -4,6 +4,7 @@
 //! nobody holds or has mapped is freed. Nothing is pinned, so nothing outlives the processes that
 //! it was made for.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
@@ -60,6 +61,7 @@ pub struct KernelWatcher {
     coverage: Coverage,
     databases: DatabaseProcesses,
     untold_files: Arc<MapHandle>,
+    request_processes: Arc<MapHandle>,
     mappings: Mappings,
     members: Members,
 }
@@ -77,6 +79,7 @@ pub struct WitnessProgram {
 pub struct KernelWitness {
     ring: LookupRing,
     untold_files: Arc<MapHandle>,
+    request_processes: Arc<MapHandle>,
     mappings: Mappings,
     coverage: Coverage,
     overseer: Overseer,
@@ -97,6 +100,15 @@ impl Witness for KernelWitness {
 
     fn sees_everybody(&self) -> bool {
         true
+    }
+
+    /// The kernel has them in a map, each until its process ends. With a map that is full, or that
+    /// changes so fast that its end is not found, any process may be one.
+    fn takers(&self) -> Option<HashSet<u32>> {
+        let room = self.request_processes.max_entries() as usize;
+        let keys: Vec<Vec<u8>> = self.request_processes.keys().take(room).collect();
+        let process = |key: Vec<u8>| Some(u32::from_ne_bytes(*key.first_chunk()?));
+        (keys.len() < room).then(|| keys.into_iter().filter_map(process).collect())
     }
 
     fn handle_time(&mut self, _table: &RevisionTable, now_ns: u64) {
@@ -244,6 +256,7 @@ impl KernelWatcher {
         Ok(KernelWitness {
             ring: LookupRing::map(self.ring_fd())?,
             untold_files: Arc::clone(&self.untold_files),
+            request_processes: Arc::clone(&self.request_processes),
             mappings: self.mappings.clone(),
             coverage: self.coverage.clone(),
             overseer: self.overseer()?,
@@ -446,6 +459,7 @@ fn attach_here(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher,
         coverage,
         databases: DatabaseProcesses { notes: notes("databases", NotesOf::Databases)? },
         untold_files: handle("untold_files")?,
+        request_processes: handle("request_processes")?,
         mappings: Mappings { notes: notes("mapped_files", NotesOf::Mappings)? },
         members: Members {
             members: notes("members", NotesOf::Members)?,

@@ -2,6 +2,8 @@
 //! ([`kernel`](crate::witnesses::kernel)), or a library in the server's programs
 //! ([`preload`](crate::witnesses::preload)).
 
+use std::collections::HashSet;
+
 use nicache_coherence::{RevisionTable, Stamp};
 
 use crate::witnesses::event::{Identity, LookupEvent, Stillness};
@@ -74,6 +76,12 @@ pub trait Witness: Send {
     /// of files of a file system of which that is so unless they are mapped.
     fn sees_writers_of(&self, _file: Identity) -> bool {
         false
+    }
+
+    /// The processes of the server that have taken a request or a connection and are there; `None`:
+    /// that is not known. To be asked when [`RevisionTable::lost`] has moved.
+    fn takers(&self) -> Option<HashSet<u32>> {
+        None
     }
 
     /// Called every 50 ms or so.

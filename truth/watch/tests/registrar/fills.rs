@@ -632,6 +632,36 @@ fn the_change_time_of_a_file_that_is_open_for_writing_tells_nothing() {
     }
 }
 
+/// A program beside the server that writes all the time.
+struct Writer(std::process::Child);
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// On a machine's own network: what others do has decided nothing, also after events were lost.
+#[test]
+fn neighbors_decide_nothing_after_a_loss() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let log = scene.path("log");
+    scene.registrar.handle_older_server();
+    let script = format!("exec 3<>{0}; while :; do echo >&3; done", log.display());
+    let start =
+        move || std::process::Command::new("sh").args(["-c", script.as_str()]).spawn().unwrap();
+    let _writer = Writer(scene.server.run(start));
+    while fs::metadata(&log).map_or(0, |log| log.len()) == 0 {
+        std::thread::yield_now();
+    }
+    let slots = chain(&page);
+    assert_stored(&scene.fill(&page), &slots);
+    scene.table.record_lost();
+    assert_stored(&scene.fill(&page), &slots);
+}
+
 #[test]
 fn a_server_with_io_uring_is_never_trusted() {
     let mut scene = Scene::new();
