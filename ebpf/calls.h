@@ -52,7 +52,7 @@ static __always_inline bool is_compat(struct task_struct *task)
 		return false;
 	forget_compat_database(task->tgid);
 	if (is_server(task))
-		report_descriptor(EVENT_HIDDEN, registers_of(task)->orig_ax, 0, -1);
+		report_unseen(registers_of(task)->orig_ax);
 	return true;
 }
 

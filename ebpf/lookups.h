@@ -98,6 +98,35 @@ __noinline int report_descriptor(__u64 kind, __u64 nr, __s64 ret, int fd)
 	return 0;
 }
 
+/* Programs of which it has been told that they do what is not seen. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} unseen_programs SEC(".maps");
+
+/* The calling program does something that is not seen, by this call. */
+__noinline int report_unseen(__u64 nr)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, one = 1;
+	struct event_head *head;
+
+	if (bpf_map_lookup_elem(&unseen_programs, &tgid))
+		return 0;
+	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, EVENT_HIDES, nr, 0, -1);
+	head->dev = is_bystander(tgid);
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+	/* Without room for it, it is told again. */
+	bpf_map_update_elem(&unseen_programs, &tgid, &one, BPF_ANY);
+	return 0;
+}
+
 struct lookup {
 	const char *path;
 	__s64 ret;

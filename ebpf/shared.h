@@ -65,7 +65,7 @@
 #define EVENT_READDIR 2  /* a directory was listed; inode set */
 /* ret bytes of a file were sent; dirfd is the file's descriptor, inode set */
 #define EVENT_SENDFILE 3
-#define EVENT_HIDDEN 4   /* the server can now look things up where nobody sees it (io_uring) */
+#define EVENT_HIDDEN 4   /* the server can now look things up where nobody sees it */
 /* the server changed something; inode set if it is the content of a file */
 #define EVENT_WROTE 5
 #define EVENT_REMOVED 6  /* the server removed a name; path as of a look-up */
@@ -103,6 +103,11 @@
  * none)
  */
 #define REQUEST_STARTED 5
+
+/* The program does what is not seen (io_uring, 32-bit calls), and so may do what it likes until it
+ * ends; dev = nobody is answered by it. Each one that does is told.
+ */
+#define EVENT_HIDES 16
 
 /* event.flags */
 #define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */

@@ -105,6 +105,7 @@ struct call {
 #define NR_pwritev2 328
 #define NR_statx 332
 #define NR_io_uring_setup 425
+#define NR_io_uring_enter 426
 #define NR_move_mount 429
 #define NR_fsconfig 431
 #define NR_openat2 437

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Access control lists that no system call sets: through io_uring, and by the kernel's NFS server.
- * Included by witness.bpf.c. All else that io_uring does to a file is seen by the witnesses of its
- * file system.
+ * Who asks for what by io_uring, where no system call shows it; and access control lists that no
+ * system call sets: through io_uring, and by the kernel's NFS server. Included by witness.bpf.c.
+ * All else that io_uring does to a file is seen by the witnesses of its file system.
+ *
+ * A ring says nothing by being there: programs make one to see whether the kernel has it, and Node
+ * has one by which it says what it waits for. A program of the server acts unseen once it asks for
+ * more than to wait. Whoever asks is the one that counts, however it has come by the ring: it has
+ * made it before the witness was there, or was started with it. What was asked for before is done
+ * before any request that is judged, or goes on to take connections and bytes; who answers those
+ * has to send.
  *
  * The kernel gives every setxattr of io_uring to a worker thread. It counts when it is given to the
  * worker, and again when it is done: where it completes; for one that does not tell of that
@@ -26,6 +33,48 @@ __u64 attribute_asked_ns;
 
 /* A worker may be so late. */
 #define ATTRIBUTE_NS 10000000000ULL
+
+/* What a ring can be asked for that neither finds, reads, writes, sends nor receives anything
+ * (IORING_OP_* of linux/io_uring.h).
+ */
+#define ASKED_FOR(operation) (1ULL << (operation))
+#define QUIET_OPERATIONS                                                                           \
+	(ASKED_FOR(0) /* NOP */ | ASKED_FOR(3) /* FSYNC */ | ASKED_FOR(6) /* POLL_ADD */ |         \
+	 ASKED_FOR(7) /* POLL_REMOVE */ | ASKED_FOR(8) /* SYNC_FILE_RANGE */ |                     \
+	 ASKED_FOR(11) /* TIMEOUT */ | ASKED_FOR(12) /* TIMEOUT_REMOVE */ |                        \
+	 ASKED_FOR(14) /* ASYNC_CANCEL */ | ASKED_FOR(15) /* LINK_TIMEOUT */ |                     \
+	 ASKED_FOR(19) /* CLOSE */ | ASKED_FOR(24) /* FADVISE */ | ASKED_FOR(25) /* MADVISE */ |   \
+	 ASKED_FOR(29) /* EPOLL_CTL */ | ASKED_FOR(31) /* PROVIDE_BUFFERS */ |                     \
+	 ASKED_FOR(32) /* REMOVE_BUFFERS */)
+
+/* The calling thread, or one that the kernel has for its program, takes a request from a ring.
+ * Databases are watched by what they receive.
+ */
+static __always_inline int observe_asked(struct io_kiocb *request)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u8 operation;
+
+	if (!request || !is_server(task) || database_kind(task->tgid))
+		return 0;
+	operation = request->opcode;
+	if (operation < 64 && QUIET_OPERATIONS & ASKED_FOR(operation))
+		return 0;
+	return report_unseen(NR_io_uring_enter);
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(io_uring_submit_req, struct io_kiocb *request)
+{
+	return observe_asked(request);
+}
+
+/* What it is called before 6.5. */
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(io_uring_submit_sqe, struct io_kiocb *request)
+{
+	return observe_asked(request);
+}
 
 static __always_inline bool sets_attribute(__u8 opcode)
 {

@@ -247,7 +247,7 @@ __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 
 	forget_compat_database(task->tgid);
 	if (is_server(task))
-		report_descriptor(EVENT_HIDDEN, nr, ret, -1);
+		report_unseen(nr);
 	if (ret < 0 && ret >= -4095)
 		return 0;
 	switch (nr) {
@@ -385,6 +385,7 @@ static __always_inline int observe_end(struct task_struct *task)
 	/* One that has gone to another namespace leaves nothing behind, either. */
 	bpf_map_delete_elem(&kin, &tgid);
 	bpf_map_delete_elem(&members, &tgid);
+	bpf_map_delete_elem(&unseen_programs, &tgid);
 	forget_request_process(tgid, is_ours);
 	return 0;
 }

@@ -172,6 +172,10 @@ pub(crate) const fn refusal(reason: RefusalReason) -> Words {
         RefusalReason::EventsLost => {
             just("more happened than the watcher could follow; it begins anew by itself")
         }
+        RefusalReason::Unseen => with(
+            "a program that may have had a part in it does what nobody sees: it asks the kernel by io_uring, by 32-bit calls or by file handles",
+            "The log names it. docs/dynamic.md says when a page is kept again.",
+        ),
         RefusalReason::ModifiedMismatch => just(
             "its Last-Modified is not the time of the file that it would be, so it is not that file as it is",
         ),

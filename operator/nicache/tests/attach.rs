@@ -160,6 +160,54 @@ fn serves_in(scene: &Scene, arguments: &[&str]) {
     assert!(pinged.status.success(), "{}", String::from_utf8_lossy(&pinged.stderr));
 }
 
+/// On a machine's own network all of its programs are in the server's, whatever they are for.
+#[test]
+fn neighbors_that_use_io_uring() {
+    let scene = Scene::new();
+    let text = scene.site.folder.path().join("site/page.html").display().to_string();
+    let start = |words: &[&str]| {
+        let words = common::rings::command(words);
+        scene.server.as_ref().unwrap().run(move || {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            common::rings::Ring::start(command)
+        })
+    };
+    let earlier = [start(&["wait"]), start(&["open", &text])];
+    let nicache = Nicache::attach(&[
+        "--wire",
+        "w0",
+        "--host",
+        "h0",
+        "--http-port",
+        "80",
+        "--http-port",
+        "8090",
+    ]);
+    let changes = |to: &str| {
+        scene.edit(to);
+        scene.wait_for_hits(&nicache, PAGE, to.as_bytes());
+    };
+    changes("beside one that was there before");
+    let later = [start(&["wait"]), start(&["open", &text]), start(&["serve", "7799", &text])];
+    changes("beside one that came");
+    drop((earlier, later));
+    drop(start(&["once", "open", &text]));
+    changes("after one that was there");
+    // It may answer the card's clients, and so may decide who gets a file.
+    let serving = start(&["serve", "8090", &text]);
+    scene.edit("beside one that answers");
+    let refused = || status(nicache.name())["counters"]["fill_refused_unseen"].as_u64().unwrap();
+    let (hits, before) = (status(nicache.name())["counters"]["hits"].clone(), refused());
+    for _ in 0..20 {
+        assert_eq!(scene.curl(PAGE).as_deref(), Some(&b"beside one that answers"[..]));
+    }
+    assert!(refused() > before);
+    assert_eq!(status(nicache.name())["counters"]["hits"], hits);
+    drop(serving);
+    changes("after one that answered");
+}
+
 /// With the card's handshake the server knows no connection before a miss; without it, numbers
 /// differ after a hit.
 #[test]

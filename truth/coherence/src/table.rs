@@ -238,6 +238,12 @@ impl RevisionTable {
         self.control(ControlWord::ServicePorts).store(word, Ordering::SeqCst);
     }
 
+    /// The ports that [`RevisionTable::set_service_ports`] was told.
+    pub fn service_ports(&self) -> Vec<u16> {
+        let word = self.control(ControlWord::ServicePorts).load(Ordering::SeqCst);
+        (0..4).map(|at| (word >> (at * 16)) as u16).filter(|port| *port != 0).collect()
+    }
+
     /// Statements so far that may have made a function by which a SELECT changes something.
     pub fn definitions_told(&self) -> u64 {
         self.control(ControlWord::DefinitionsTold).load(Ordering::SeqCst)

@@ -279,6 +279,30 @@ pub static ASSUMPTIONS: &[Assumption] = &[
             Way { tests: &[], programs: &[], since: "5.15" },
         ],
     },
+    Assumption {
+        name: "what programs ask for by io_uring",
+        feature: Feature::Watching,
+        ways: &[
+            Way {
+                tests: &[
+                    Test::WholeTracepoints,
+                    Test::Tracepoint { name: "io_uring_submit_req", module: None },
+                ],
+                programs: &[Program::new("io_uring_submit_req")],
+                since: "6.5",
+            },
+            Way {
+                tests: &[
+                    Test::WholeTracepoints,
+                    Test::Tracepoint { name: "io_uring_submit_sqe", module: None },
+                ],
+                programs: &[Program::new("io_uring_submit_sqe")],
+                since: "6.0",
+            },
+            // Then whoever has a ring may ask for anything.
+            Way { tests: &[], programs: &[], since: "5.15" },
+        ],
+    },
     by_event_too!(Feature::Ext4, "writes", "ext4_da_write_end", EXT4, "ext4"),
     by_event_too!(
         Feature::Ext4,

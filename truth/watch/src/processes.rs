@@ -18,6 +18,17 @@ pub(crate) fn parent_in(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// When a process was started, in ticks since the machine was: tells it from another one with its
+/// number. `None` if it is gone.
+pub(crate) fn start_of(process: u32) -> Option<u64> {
+    start_in(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The 22nd field (proc_pid_stat(5)), 19 behind the state.
+pub(crate) fn start_in(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
 /// All processes that this one can see.
 pub(crate) fn processes() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

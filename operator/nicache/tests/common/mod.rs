@@ -7,6 +7,7 @@
 
 pub(crate) mod options;
 pub(crate) mod pauses;
+pub(crate) mod rings;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

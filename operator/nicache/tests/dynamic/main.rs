@@ -24,6 +24,7 @@ mod decisions;
 mod explain;
 mod files;
 mod fronts;
+mod hiding;
 mod living;
 mod machine;
 mod outside;

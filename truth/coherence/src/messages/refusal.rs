@@ -46,6 +46,8 @@ reasons! {
         /// The reply is a file, but a program or a database that the server asked meanwhile may
         /// have decided that it be sent.
         Decided => "decided",
+        /// A program that may have had a part in the reply does what nobody sees.
+        Unseen => "unseen",
     }
 }
 

@@ -128,7 +128,7 @@ impl Listeners {
     /// The sockets that may take the connections of this place, in the network that `insider` is
     /// in, too. Somebody who has begun a moment ago may be overlooked, and is then a stranger for
     /// so long.
-    fn sockets_at(&mut self, insider: u32, place: Place, now_ns: u64) -> Vec<u64> {
+    pub(super) fn sockets_at(&mut self, insider: u32, place: Place, now_ns: u64) -> Vec<u64> {
         let known = self.listening.get(&place.network);
         if known.is_none_or(|listening| now_ns >= listening.until_ns) {
             self.read_tables(insider, place.network, now_ns);

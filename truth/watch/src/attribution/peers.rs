@@ -74,6 +74,8 @@ pub(crate) struct Peers<'a> {
     /// Who listens at ports of loopback interfaces.
     ports: HashMap<Place, Option<Known>>,
     members: Option<(Members, &'a mut Outsiders)>,
+    /// Programs that do what nobody sees, and their families.
+    hiding: HashSet<u32>,
 }
 
 /// What a peer of the server is, if what comes from it is known.
@@ -145,6 +147,7 @@ impl<'a> Peers<'a> {
             networks,
             ports,
             members: None,
+            hiding: HashSet::new(),
         }
     }
 
@@ -155,6 +158,12 @@ impl<'a> Peers<'a> {
         outsiders: &'a mut Outsiders,
     ) -> Self {
         self.members = members.map(|members| (members, outsiders));
+        self
+    }
+
+    /// Takes these for strangers, wherever they are.
+    pub(crate) fn without(mut self, hiding: HashSet<u32>) -> Self {
+        self.hiding = hiding;
         self
     }
 
@@ -369,7 +378,11 @@ impl<'a> Peers<'a> {
             |name: &str| STORES.contains(&name) || kinds::by_process_name(name).is_some();
         let is_store =
             names_of(process, &exe).is_none_or(|names| names.iter().any(|name| keeps_data(name)));
-        if is_inside && !is_store { Kind::Application } else { Kind::Other }
+        if is_inside && !is_store && !self.hiding.contains(&process) {
+            Kind::Application
+        } else {
+            Kind::Other
+        }
     }
 }
 

@@ -48,6 +48,7 @@ use nicache_coherence::{
     Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
+use crate::attribution::hiding::{HidingPrograms, Surroundings};
 use crate::attribution::listeners::Listeners;
 use crate::attribution::offspring::Offspring;
 use crate::attribution::older::OlderPrograms;
@@ -115,6 +116,7 @@ pub struct Registrar {
     /// The server has sent what it did not look up.
     keeps_files: bool,
     offspring: Offspring,
+    hiding: HidingPrograms,
     folders: FoldersByProcess,
     listeners: Listeners,
     sessions: SessionFiles,
@@ -152,6 +154,7 @@ impl Registrar {
             openings: Openings::default(),
             keeps_files: false,
             offspring: Offspring::default(),
+            hiding: HidingPrograms::default(),
             folders: FoldersByProcess::default(),
             listeners: Listeners::default(),
             sessions: SessionFiles::default(),
@@ -185,7 +188,7 @@ impl Registrar {
             }
             self.older = Some(older);
         }
-        if have_rings(self.table.server_netns()) {
+        if !self.witness.sees_rings() && have_rings(self.table.server_netns()) {
             self.history.hide();
         }
     }
@@ -196,6 +199,17 @@ impl Registrar {
         self.files_only
             || older
                 .is_some_and(|older| older.may_have_answered(request.forwarded_ns, monotonic_ns()))
+    }
+
+    /// May a program have had a part in the reply that does what nobody sees?
+    fn may_be_of_hiding(&mut self, request: &FillRequest<'_>) -> bool {
+        let around = Surroundings {
+            attribution: &self.attribution,
+            members: self.members.as_ref(),
+            table: &self.table,
+            listeners: &mut self.listeners,
+        };
+        self.hiding.may_have_answered(request, around, monotonic_ns())
     }
 
     /// Follows the statements that these servers receive. Without, every database is a program that
@@ -330,6 +344,8 @@ impl Registrar {
         let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
         let pace = &self.pace;
         let (offspring, older, folders) = (&mut self.offspring, &mut self.older, &mut self.folders);
+        let (hiding, listeners) = (&mut self.hiding, &mut self.listeners);
+        let (members, sees_rings) = (self.members.as_ref(), self.witness.sees_rings());
         let drained = self.witness.drain(&mut |mut event| {
             *events += 1;
             if let Some(older) = older {
@@ -354,6 +370,7 @@ impl Registrar {
                     match request.what {
                         RequestStep::Gone => {
                             history.forget_process(event.tgid);
+                            hiding.forget(&event, attribution);
                             openings.forget_process(event.tgid);
                             folders.forget_process(event.tgid);
                             if offspring.forget(event.tgid) {
@@ -377,6 +394,13 @@ impl Registrar {
                     }
                     attribution.observe(&event);
                 }
+                EventKind::Hides { is_bystander } => {
+                    let around = Surroundings { attribution, members, table, listeners };
+                    hiding.add(&event, is_bystander, around, monotonic_ns());
+                }
+                // What is asked for by it is told.
+                EventKind::Hidden
+                    if sees_rings && i64::from(event.nr) == libc::SYS_io_uring_setup => {}
                 _ => {
                     attribution.observe(&event);
                     if event.starter == 0 {
@@ -477,13 +501,15 @@ impl Registrar {
     ) -> Result<Verdict, RefusalReason> {
         self.drain_completely()?;
         let is_complete = !self.corrupt
-            && !self.history.is_hidden()
             && self.table.lost() == request.lost
             && request.forwarded_ns <= request.finished_ns
             && request.forwarded_ns > self.witness.blind_until_ns()
             && self.history.covers(request.forwarded_ns);
         if !is_complete {
             return Err(RefusalReason::EventsLost);
+        }
+        if self.history.is_hidden() || self.may_be_of_hiding(request) {
+            return Err(RefusalReason::Unseen);
         }
         // Who changes a file unseen must not be believed for longer than a dynamic entry lives.
         if !self.witness.sees_everybody() && !request.may_be_dynamic {
@@ -523,7 +549,8 @@ impl Registrar {
         let databases = self.database_processes.clone();
         let mut peers =
             Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
-                .with_members(self.members.clone(), &mut self.outsiders);
+                .with_members(self.members.clone(), &mut self.outsiders)
+                .without(self.hiding.family());
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let witness = &*self.witness;
         let seen = Seen {
@@ -567,7 +594,8 @@ impl Registrar {
         let databases = self.database_processes.clone();
         let mut peers =
             Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
-                .with_members(self.members.clone(), &mut self.outsiders);
+                .with_members(self.members.clone(), &mut self.outsiders)
+                .without(self.hiding.family());
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let at_rest = &mut self.at_rest;
         let witness = &*self.witness;

@@ -22,6 +22,11 @@ pub enum EventKind {
     Sendfile,
     /// From now on the server can look things up where no system call shows it.
     Hidden,
+    /// The program does what no system call shows, from now until it ends.
+    Hides {
+        /// Nobody is answered by it.
+        is_bystander: bool,
+    },
     /// Something was changed; `inode` is set if it is the content of a file.
     Wrote,
     /// A name was removed; the path is as in a look-up.
@@ -416,6 +421,7 @@ impl LookupEvent {
                     EventKind::DatabaseGone { crashed: (first != 0).then_some(first) }
                 }
                 14 => EventKind::DatabaseStarted(kinds::by_number(u32_at(offset_of!(Head, dev))?)?),
+                16 => EventKind::Hides { is_bystander: u32_at(offset_of!(Head, dev))? != 0 },
                 32 => EventKind::Unseen,
                 33 => EventKind::Started,
                 34 => EventKind::Ended,

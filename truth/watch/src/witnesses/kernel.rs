@@ -78,6 +78,7 @@ pub struct WitnessProgram {
 /// What the kernel tells the registrar.
 pub struct KernelWitness {
     ring: LookupRing,
+    sees_rings: bool,
     untold_files: Arc<MapHandle>,
     request_processes: Arc<MapHandle>,
     mappings: Mappings,
@@ -109,6 +110,10 @@ impl Witness for KernelWitness {
         let keys: Vec<Vec<u8>> = self.request_processes.keys().take(room).collect();
         let process = |key: Vec<u8>| Some(u32::from_ne_bytes(*key.first_chunk()?));
         (keys.len() < room).then(|| keys.into_iter().filter_map(process).collect())
+    }
+
+    fn sees_rings(&self) -> bool {
+        self.sees_rings
     }
 
     fn handle_time(&mut self, _table: &RevisionTable, now_ns: u64) {
@@ -253,8 +258,11 @@ impl KernelWatcher {
     /// # Errors
     /// What `mmap` says.
     pub fn witness(&self) -> io::Result<KernelWitness> {
+        let sees_rings =
+            self.programs.iter().any(|program| SEE_RINGS.contains(&program.name.as_str()));
         Ok(KernelWitness {
             ring: LookupRing::map(self.ring_fd())?,
+            sees_rings,
             untold_files: Arc::clone(&self.untold_files),
             request_processes: Arc::clone(&self.request_processes),
             mappings: self.mappings.clone(),
@@ -479,6 +487,9 @@ const WRITERS: [(&str, u32); 7] = [
     ("fuse_file_write_iter", 32),
     ("nfs_file_write", 64),
 ];
+
+/// The programs that tell what is asked for by io_uring (`ebpf/uring.h`).
+const SEE_RINGS: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
 
 /// Tells the programs what they cannot see for themselves.
 fn set_constants(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {

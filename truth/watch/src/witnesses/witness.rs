@@ -84,6 +84,12 @@ pub trait Witness: Send {
         None
     }
 
+    /// Does it tell what programs ask for by io_uring? If not, whoever has a ring may ask for
+    /// anything.
+    fn sees_rings(&self) -> bool {
+        false
+    }
+
     /// Called every 50 ms or so.
     fn handle_time(&mut self, _table: &RevisionTable, _now_ns: u64) {}
 

@@ -21,10 +21,15 @@ const EXPECT_STOPS: &str = "NICACHE_EXPECT_STOPS";
 
 /// The kernel's witnesses, in the way that these tests are run for.
 pub(crate) fn load(netns: u32) -> Result<KernelWatcher, WatchError> {
-    match std::env::var_os(EXPECT_STOPS) {
-        Some(_) => KernelWatcher::load_expecting_stops(netns),
-        None => KernelWatcher::load(netns),
+    match expects_stops() {
+        true => KernelWatcher::load_expecting_stops(netns),
+        false => KernelWatcher::load(netns),
     }
+}
+
+/// Are these run in the way for kernels that stop tasks in the middle of witnesses?
+pub(crate) fn expects_stops() -> bool {
+    std::env::var_os(EXPECT_STOPS).is_some()
 }
 
 /// Runs all tests of this program but `itself` in the way for kernels that stop tasks in the middle

@@ -27,6 +27,9 @@ impl Registrar {
         };
         let mut sources = Vec::new();
         for (number, record) in records {
+            if record.class == Class::Dynamic && self.hiding.is_for_good() {
+                return Reinstatement::Gone;
+            }
             if let Err(reason) = self.stays(&record, request, resolver) {
                 tracing::debug!(record = number.0, "a reply goes: {reason}");
                 return Reinstatement::Gone;
