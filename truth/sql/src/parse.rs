@@ -113,25 +113,76 @@ fn comment_behind(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// Comments that MySQL reads as advice on how to join, and nothing else.
-const ADVICE: [&[u8]; 3] =
-    [b"/*! STRAIGHT_JOIN */", b"/*! HIGH_PRIORITY */", b"/*! SQL_NO_CACHE */"];
+const ADVICE: [&[u8]; 3] = [b" STRAIGHT_JOIN ", b" HIGH_PRIORITY ", b" SQL_NO_CACHE "];
 
-/// The text without advice, if that stands before anything quoted.
-fn without_advice(text: &[u8]) -> Cow<'_, [u8]> {
-    let unquoted = text.iter().position(|b| matches!(b, b'\'' | b'"' | b'`')).unwrap_or(text.len());
-    let begins = |at: &usize| text[*at..unquoted].starts_with(b"/*!");
-    let Some(at) = (0..unquoted).find(begins) else { return Cow::Borrowed(text) };
-    match ADVICE.iter().find(|advice| text[at..unquoted].starts_with(advice)) {
-        Some(advice) => Cow::Owned([&text[..at], b" ", &text[at + advice.len()..]].concat()),
-        None => Cow::Borrowed(text),
+/// Versions in comments below this one (5.5) are older than any server that is followed: MySQL and
+/// MariaDB take what is in such a comment for a part of the text. Dumps begin with them.
+const VERSION_MAX: u32 = 50_500;
+
+/// The text as the server takes it: without advice, and with what stands in comments for older
+/// versions. Up to the first quote outside of such a comment, or what else hides where a comment
+/// begins.
+fn without_version_comments(text: &[u8]) -> Cow<'_, [u8]> {
+    let (mut told, mut rest) = (Vec::new(), text);
+    loop {
+        let hides = |at: &usize| {
+            let here = &rest[*at..];
+            matches!(here[0], b'\'' | b'"' | b'`' | b'#')
+                || here.starts_with(b"--")
+                || here.starts_with(b"/*")
+        };
+        let Some(at) = (0..rest.len()).find(hides) else { break };
+        let here = &rest[at..];
+        if here.starts_with(b"/*!") {
+            let Some((content, behind)) = version_comment(&here[3..]) else { break };
+            told.extend([&rest[..at], b" ", content, b" "].concat());
+            rest = behind;
+        } else if here.starts_with(b"/*")
+            && let Some(behind) = comment_behind(&here[1..])
+        {
+            told.extend(&rest[..rest.len() - behind.len()]);
+            rest = behind;
+        } else {
+            break;
+        }
     }
+    if rest.len() == text.len() { Cow::Borrowed(text) } else { Cow::Owned([&told, rest].concat()) }
+}
+
+/// What a server takes from a comment for older versions, which begins with the version, and what
+/// follows the comment. `None`: it is not certain.
+fn version_comment(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.windows(2).position(|two| two == b"*/")?;
+    let (comment, behind) = (&text[..end], &text[end + 2..]);
+    let digits = comment.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (version, content) = comment.split_at(digits);
+    if ADVICE.contains(&content) && (digits == 0 || is_older(version)) {
+        return Some((b"", behind));
+    }
+    let is_plain = |byte: &u8| {
+        matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'"' | b'`' | b'#' | b';')
+    };
+    let is_certain = is_older(version)
+        && content.first() == Some(&b' ')
+        && content.iter().all(is_plain)
+        && content.iter().filter(|byte| **byte == b'\'').count() % 2 == 0
+        && !content.windows(2).any(|two| two == b"/*" || two == b"--");
+    is_certain.then_some((content, behind))
+}
+
+fn is_older(version: &[u8]) -> bool {
+    let number = core::str::from_utf8(version).ok().and_then(|text| text.parse::<u32>().ok());
+    version.len() == 5 && number.is_some_and(|number| number < VERSION_MAX)
 }
 
 fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
     if text.len() > STATEMENT_BYTES_MAX {
         return Err(Reason::TooLarge);
     }
-    let text = if dialect == Dialect::MySql { without_advice(text) } else { Cow::Borrowed(text) };
+    let text = match dialect {
+        Dialect::MySql => without_version_comments(text),
+        Dialect::Postgres => Cow::Borrowed(text),
+    };
     let text = &*text;
     if dialect == Dialect::MySql {
         for pair in text.windows(3) {
@@ -273,6 +324,29 @@ fn number_parameters(tokens: &mut [Token]) {
 mod tests {
     use super::*;
 
+    /// As dumps are made.
+    #[test]
+    fn what_stands_in_comments_for_older_servers_is_said() {
+        for (commented, plain) in [
+            (&b"SELECT /*!40001 SQL_NO_CACHE */ `a` FROM `t`"[..], &b"SELECT `a` FROM `t`"[..]),
+            (b"/*!40100 SET @@SQL_MODE='' */", b"SET @@SQL_MODE=''"),
+            (b"/*!40103 SET TIME_ZONE='+00:00' */", b"SET TIME_ZONE='+00:00'"),
+            (b"/*!40000 DELETE FROM t */", b"DELETE FROM t"),
+            (b"/* a */ /*!40000 DELETE */ /*!40000 FROM t */", b"DELETE FROM t"),
+            (
+                b"START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */",
+                b"START TRANSACTION WITH CONSISTENT SNAPSHOT",
+            ),
+        ] {
+            let said = parse(Dialect::MySql, commented);
+            assert_eq!(said, parse(Dialect::MySql, plain));
+            let is_known = |one: &Statement| {
+                one.everything.is_none() && !matches!(one.class, Class::Everything(_))
+            };
+            assert!(said.iter().all(is_known), "{}: {said:?}", plain.escape_ascii());
+        }
+    }
+
     #[test]
     fn advice_is_left_out_before_anything_quoted() {
         let plain = b"SELECT /* A\\B::c */  a FROM t WHERE b = 'x'";
@@ -283,6 +357,19 @@ mod tests {
             b"SELECT /*! INTO OUTFILE 'x' */ a FROM t",
             b"SELECT '' /*! STRAIGHT_JOIN */ FROM t",
             b"SELECT /*! STRAIGHT_JOIN */ /*! f() */ a FROM t",
+            // The first comment ends where the advice does.
+            b"SELECT 1 /* /*! STRAIGHT_JOIN */ , f() /* */ FROM t",
+            b"SELECT 1 # /*! STRAIGHT_JOIN */\n, f() FROM t",
+            b"SELECT 1 -- /*! STRAIGHT_JOIN */\n, f() FROM t",
+            // Of a newer server, of one that nobody has, in quotes, with a quote, with a comment.
+            b"SELECT /*!80000 SQL_NO_CACHE */ a FROM t",
+            b"SELECT /*!4000 SQL_NO_CACHE */ a FROM t",
+            b"SELECT /*!040001 SQL_NO_CACHE */ a FROM t",
+            b"SELECT '/*!40001 SQL_NO_CACHE */' FROM t",
+            b"SELECT /*!40001 ' */ a FROM t",
+            b"SELECT /*!40001 a -- */ a FROM t",
+            b"SELECT /*!40001 a /* */ a FROM t",
+            b"SELECT /*M!40001 SQL_NO_CACHE */ a FROM t",
         ] {
             let statements = parse(Dialect::MySql, text);
             assert!(
