@@ -16,6 +16,7 @@
 
 mod arc;
 mod belady;
+mod chosen_policy;
 mod clock;
 mod fifo;
 mod gdsf;
@@ -27,6 +28,7 @@ mod lrfu;
 mod lru;
 mod mru;
 mod ordered;
+mod parameters;
 mod policy;
 mod policy_name;
 mod popularity;
@@ -43,6 +45,7 @@ mod w_tiny_lfu;
 
 pub use arc::Arc;
 pub use belady::Belady;
+pub use chosen_policy::{ChosenPolicy, ChosenPolicyError};
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use gdsf::{Gdsf, GdsfConfig, GdsfCost};
@@ -54,8 +57,9 @@ pub use lrfu::{Lrfu, LrfuConfig};
 pub use lru::Lru;
 pub use mru::Mru;
 pub use ordered::Ordered;
+pub use parameters::{ParameterError, Parameters};
 pub use policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};
-pub use policy_name::PolicyName;
+pub use policy_name::{PolicyName, UnknownPolicy};
 pub use popularity::{FORGOTTEN, Popularity, PopularityConfig, REFUSALS_FREE, VICTIM_LOOKS};
 pub use random::Random;
 pub use s3_fifo::{S3Fifo, S3FifoConfig};

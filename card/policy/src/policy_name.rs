@@ -1,9 +1,11 @@
 //! Every policy by name: one meaning for each, in commands, configuration files, studies and
 //! tables.
 
+use std::str::FromStr;
+
 use crate::{
-    Arc, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig,
-    Random, S3Fifo, Sieve, TwoQ, WTinyLfu,
+    Arc, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Parameters, Policy, Popularity, Random,
+    S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 /// A policy.
@@ -169,6 +171,17 @@ impl PolicyName {
     /// The policy with its default settings, for a memory of so many bytes that holds so many
     /// objects at most. `seed` is for the random one. `None` for what no card can have.
     pub fn build(self, bytes: u64, objects: u32, seed: u64) -> Option<Box<dyn Policy>> {
+        self.build_with(&Parameters::default(), bytes, objects, seed)
+    }
+
+    /// [`PolicyName::build`] with settings of its own.
+    pub(crate) fn build_with(
+        self,
+        settings: &Parameters,
+        bytes: u64,
+        objects: u32,
+        seed: u64,
+    ) -> Option<Box<dyn Policy>> {
         Some(match self {
             Self::Lru => Box::new(Lru::new(bytes, objects)),
             Self::Mru => Box::new(Mru::new(bytes, objects)),
@@ -176,18 +189,36 @@ impl PolicyName {
             Self::Lfu => Box::new(Lfu::without_ageing(bytes, objects)),
             Self::LfuDa => Box::new(Lfu::new(bytes, objects)),
             Self::Clock => Box::new(Clock::new(bytes, objects)),
-            Self::Random => Box::new(Random::new(bytes, objects, seed)),
-            Self::TwoQ => Box::new(TwoQ::new(bytes, objects)),
-            Self::Lrfu => Box::new(Lrfu::new(bytes, objects)),
+            Self::Random => Box::new(Random::new(bytes, objects, settings.seed(seed))),
+            Self::TwoQ => Box::new(TwoQ::with_config(&settings.two_q(bytes, objects))),
+            Self::Lrfu => Box::new(Lrfu::with_config(&settings.lrfu(bytes, objects))),
             Self::Arc => Box::new(Arc::new(bytes, objects)),
-            Self::Lirs => Box::new(Lirs::new(bytes, objects)),
-            Self::Gdsf => Box::new(Gdsf::new(bytes, objects)),
-            Self::WTinyLfu => Box::new(WTinyLfu::new(bytes, objects)),
-            Self::S3Fifo => Box::new(S3Fifo::new(bytes, objects)),
+            Self::Lirs => Box::new(Lirs::with_config(&settings.lirs(bytes, objects))),
+            Self::Gdsf => Box::new(Gdsf::with_config(&settings.gdsf(bytes, objects))),
+            Self::WTinyLfu => Box::new(WTinyLfu::with_config(&settings.w_tiny_lfu(bytes, objects))),
+            Self::S3Fifo => Box::new(S3Fifo::with_config(&settings.s3_fifo(bytes, objects))),
             Self::Sieve => Box::new(Sieve::new(bytes, objects)),
-            Self::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes, objects))),
+            Self::Popularity => Box::new(Popularity::new(&settings.popularity(bytes, objects))),
             Self::Belady | Self::PfooL => return None,
         })
+    }
+}
+
+/// A name that is not a policy's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no policy \"{0}\"; there are {names}", names = PolicyName::ALL.map(PolicyName::name).join(", "))]
+pub struct UnknownPolicy(pub String);
+
+/// By its name, or as people write it; capitals do not matter.
+impl FromStr for PolicyName {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let text = text.trim();
+        let is_named = |policy: &Self| {
+            [policy.name(), policy.title()].iter().any(|name| name.eq_ignore_ascii_case(text))
+        };
+        Self::ALL.into_iter().find(is_named).ok_or_else(|| UnknownPolicy(text.to_owned()))
     }
 }
 

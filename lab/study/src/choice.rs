@@ -9,7 +9,7 @@ use nicache_policy::{
 };
 use serde::{Serialize, Serializer};
 
-use crate::{Bound, Counts, ParameterError, Parameters, Size, Workload, simulate};
+use crate::{Bound, Counts, ParameterError, Parameters, Size, UnknownPolicy, Workload, simulate};
 
 /// A policy, its settings, and what it admits. Written `lru`, `lirs:hir=5%`, `s3-fifo+second-hit`,
 /// `gdsf+size:1M`.
@@ -146,8 +146,8 @@ impl Serialize for Choice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// There is no such policy.
-    #[error("there is no policy \"{0}\"; there are {names}", names = names())]
-    Policy(String),
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
     /// There is no such filter.
     #[error("there is no admission filter \"{0}\"; write second-hit, or size:1M")]
     Filter(String),
@@ -159,10 +159,6 @@ pub enum ChoiceError {
     Parameter(#[from] ParameterError),
 }
 
-fn names() -> String {
-    PolicyName::ALL.map(PolicyName::name).join(", ")
-}
-
 impl FromStr for Choice {
     type Err = ChoiceError;
 
@@ -170,11 +166,7 @@ impl FromStr for Choice {
         let mut parts = text.split('+').map(|part| part.trim().to_ascii_lowercase());
         let first = parts.next().unwrap_or_default();
         let mut settings = first.split(':');
-        let name = settings.next().unwrap_or_default().trim().to_owned();
-        let policy = PolicyName::ALL
-            .into_iter()
-            .find(|policy| policy.name() == name || policy.title().eq_ignore_ascii_case(&name));
-        let mut choice = Self::from(policy.ok_or(ChoiceError::Policy(name))?);
+        let mut choice = Self::from(settings.next().unwrap_or_default().parse::<PolicyName>()?);
         choice.parameters = Parameters::of(choice.policy, settings)?;
         for filter in parts {
             if choice.policy == PolicyName::PfooL {

@@ -133,6 +133,8 @@ nicache_counters::counters! {
         cache_bytes_max as "cache_max_bytes": gauge "Payload that may be in memory.",
         dirty_bytes: gauge "Payload that the unit does not have yet.",
         remapped as "remapped_chunks": "Chunks that moved from the index by file to the one by block.",
+        evicted as "evicted_chunks": "Chunks that gave way to others.",
+        declined as "declined_chunks": "Chunks that the policy did not keep, because others were worth more.",
         refused_keys: "Blocks with keys that were refused at the device.",
     }
     beside {
@@ -153,6 +155,8 @@ nicache_counters::counters! {
         pub admin: Option<String>,
         /// How payload travels.
         pub copy: CopyMode,
+        /// Which chunks go when the memory is full, and how that is set.
+        pub policy: String,
         /// What is wrong at the moment, if something is.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub trouble: Option<String>,
@@ -296,6 +300,9 @@ impl Figures {
         if let Some(web) = &self.web {
             expose_web(text, &web.counters);
         }
+        let policy = "nicache_nfs_cache_policy_info";
+        text.family(policy, Kind::Gauge, "Which chunks go when the memory is full: always 1.");
+        text.value(policy, &[("policy", &self.policy)], 1);
         let blocks = "nicache_nfs_blocks";
         text.family(blocks, Kind::Counter, "Blocks that READ needed, by where they were found.");
         for (place, value) in
@@ -389,9 +396,10 @@ impl fmt::Display for Figures {
         }
         writeln!(
             f,
-            "  cache {} of {}, dirty {}; blocks found by file {}, by block {}, read from the unit {} ({:.1} % found)",
+            "  cache {} of {} by {}, dirty {}; blocks found by file {}, by block {}, read from the unit {} ({:.1} % found)",
             mb(self.cache_bytes),
             mb(self.cache_bytes_max),
+            self.policy,
             mb(self.dirty_bytes),
             self.hits_fho,
             self.hits_lbn,
@@ -452,6 +460,7 @@ mod tests {
             operations: vec![operation],
             copies,
             read_bytes: 1000,
+            policy: "s3-fifo:small=5%".into(),
             hits_fho: 3,
             misses: 1,
             web: Some(WebFigures {
@@ -481,6 +490,7 @@ mod tests {
             "{json}"
         );
         assert!(figures.to_string().contains("READ"), "{figures}");
+        assert!(figures.to_string().contains("of 0.0 MB by s3-fifo:small=5%, dirty"), "{figures}");
     }
 
     #[test]
@@ -515,6 +525,9 @@ mod tests {
         for plain in [
             "read_bytes_total 1000",
             "cache_max_bytes 0",
+            "evicted_chunks_total 0",
+            "declined_chunks_total 0",
+            "cache_policy_info{policy=\"s3-fifo:small=5%\"} 1",
             "remapped_chunks_total 0",
             "unit_errors_total 0",
         ] {

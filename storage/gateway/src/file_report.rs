@@ -25,7 +25,7 @@ pub(crate) const RANGES_MAX: usize = 2000;
 const LINES: usize = 20;
 
 /// Each state: its name for programs, and what it means.
-const STATES: [(BlockState, &str, &str); 10] = [
+const STATES: [(BlockState, &str, &str); 11] = [
     (
         BlockState::ByFile,
         "by_file",
@@ -56,6 +56,11 @@ const STATES: [(BlockState, &str, &str); 10] = [
         BlockState::Contested,
         "contested",
         "not cached: reads or writes of it overlapped, so what came was not kept; the next READ reads the unit",
+    ),
+    (
+        BlockState::Declined,
+        "declined",
+        "not cached: it came, and --policy held what was cached for worth more; the next READ reads the unit",
     ),
     (
         BlockState::Unread,
@@ -109,7 +114,7 @@ pub enum FileReportError {
 #[serde(default)]
 pub struct StateReport {
     /// `by_file`, `by_file_short`, `by_block`, `coming`, `evicted`, `overwritten`, `contested`,
-    /// `unread`, `reserved` or `hole`.
+    /// `declined`, `unread`, `reserved` or `hole`.
     pub state: String,
     /// How many blocks are in the state.
     pub blocks: u64,

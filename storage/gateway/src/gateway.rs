@@ -130,6 +130,7 @@ pub struct Gateway {
     metered: Arc<Metered>,
     copy: CopyMode,
     cache_bytes_max: u64,
+    policy: String,
     /// What clients mount, and the folder of the unit that it is.
     exports: Vec<(String, PathBuf)>,
     registered: Option<(SocketAddr, Vec<Mapping>)>,
@@ -142,6 +143,7 @@ impl Gateway {
     pub fn start(config: GatewayConfig) -> Result<Self, GatewayError> {
         let metered = Arc::new(Metered::new(config.lun));
         let cache_bytes_max = config.cache.bytes_max as u64;
+        let policy = config.cache.policy.to_string();
         let lun: Arc<dyn Lun> = metered.clone();
         let cache = Cache::new(lun, config.cache).map_err(GatewayError::Cache)?;
         let blocks = Arc::new(BlockServer::new(Arc::clone(&cache)));
@@ -167,6 +169,7 @@ impl Gateway {
             metered,
             copy: config.copy,
             cache_bytes_max,
+            policy,
             exports: config
                 .exports
                 .iter()
@@ -346,6 +349,9 @@ impl Gateway {
             hits_lbn: cache.hits_lbn,
             misses: cache.misses,
             remapped: cache.remapped,
+            evicted: cache.evicted,
+            declined: cache.declined,
+            policy: self.policy.clone(),
             dirty_bytes: block_bytes(cache.dirty_chunks),
             cache_bytes: cache.bytes as u64,
             cache_bytes_max: self.cache_bytes_max,

@@ -16,6 +16,7 @@ use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::FileId;
 
 use crate::cache::Cache;
+use crate::index::Reader;
 use crate::locks::Locks;
 
 /// Threads that read.
@@ -173,7 +174,8 @@ impl Shared {
                 run.file.metadata().map_or(0, |found| found.len().div_ceil(BLOCK_BYTES as u64));
             let count = run.count.min(blocks.saturating_sub(run.first));
             if count > 0
-                && let Err(error) = self.cache.chunks(&run.file, run.id, run.first, count)
+                && let Err(error) =
+                    self.cache.chunks(&run.file, run.id, run.first, count, Reader::Ahead)
             {
                 tracing::debug!("inode {}: reading ahead: {error}", run.id.inode);
             }

@@ -21,6 +21,8 @@ pub enum BlockState {
     Overwritten,
     /// Reads or writes of it overlapped, and what came was not kept.
     Contested,
+    /// It came, and the policy held what was here for worth more.
+    Declined,
     /// Nobody has read or written it, or it is not remembered.
     Unread,
     /// The block has a place on the device and no bytes there: zeroes.

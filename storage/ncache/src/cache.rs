@@ -7,11 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
 use nicache_initiator::{BLOCK_BYTES, Lun, LunError};
-use nicache_policy::{Lru, Policy};
+use nicache_policy::{ChosenPolicy, PolicyName};
 
 use crate::budget::{Budget, Charge, charged_mut};
 use crate::copies::Copies;
-use crate::index::{Found, Index};
+use crate::index::{Found, Index, Keeping, Reader};
 use crate::key::Keyring;
 use crate::places::Lbn;
 
@@ -21,6 +21,10 @@ const BYTES_LEAST: usize = 4 << 20;
 /// A chunk that was used while less than this part of the memory was filled anew counts as used
 /// now.
 const LAPSES: u32 = 16;
+/// The part of the memory that is for what comes and goes, where a policy weighs a new chunk
+/// against the others: without it, room for the bytes would have been made before the policy is
+/// asked.
+const PASSING_PARTS: usize = 16;
 
 /// How much the cache may hold, and how long requests wait for room.
 pub struct CacheOptions {
@@ -32,8 +36,8 @@ pub struct CacheOptions {
     pub patience: Duration,
     /// Runs of blocks whose places are remembered; some 80 bytes each.
     pub runs_max: usize,
-    /// Which chunks go. None: the least recently used.
-    pub policy: Option<Box<dyn Policy>>,
+    /// Which chunks go.
+    pub policy: ChosenPolicy,
 }
 
 impl Default for CacheOptions {
@@ -43,7 +47,7 @@ impl Default for CacheOptions {
             dirty_bytes_max: 64 << 20,
             patience: Duration::from_secs(60),
             runs_max: 1 << 20,
-            policy: None,
+            policy: ChosenPolicy::LRU,
         }
     }
 }
@@ -59,6 +63,10 @@ pub struct Figures {
     pub misses: u64,
     /// Chunks that moved from one index to the other.
     pub remapped: u64,
+    /// Chunks that gave way to others.
+    pub evicted: u64,
+    /// Chunks that the policy did not keep, because others were worth more.
+    pub declined: u64,
     /// Chunks that the logical unit has, too.
     pub clean_chunks: usize,
     /// Chunks whose keys have not arrived.
@@ -95,17 +103,28 @@ pub(crate) struct Limits {
     pub(crate) patience: Duration,
 }
 
+/// Least recently used takes all that comes, so it may have all of the memory, and it needs no more
+/// than to know of uses within a part of it. Others see each use, and are asked about what comes.
+fn keeping(policy: ChosenPolicy, bytes_max: usize, objects_max: u32) -> Keeping {
+    let seed = u64::from(std::process::id());
+    if policy.name() == PolicyName::Lru {
+        let policy = policy.build(bytes_max as u64, objects_max, seed);
+        let lapse = u64::from(objects_max / LAPSES).max(1);
+        return Keeping { policy, lapse, chunks_max: usize::MAX };
+    }
+    let chunks_max = (bytes_max - bytes_max / PASSING_PARTS) / BLOCK_BYTES;
+    let bytes = (chunks_max * BLOCK_BYTES) as u64;
+    let objects_max = u32::try_from(chunks_max).unwrap_or(u32::MAX);
+    Keeping { policy: policy.build(bytes, objects_max, seed), lapse: 0, chunks_max }
+}
+
 impl Cache {
     /// An empty cache of a logical unit, with secrets of its own. The kernel must answer for random
     /// bytes.
     pub fn new(lun: Arc<dyn Lun>, options: CacheOptions) -> io::Result<Arc<Self>> {
         let bytes_max = options.bytes_max.max(BYTES_LEAST);
         let objects_max = u32::try_from(bytes_max / BLOCK_BYTES + 1).unwrap_or(u32::MAX);
-        // Least recently used needs no more than to know within a part of the memory.
-        let lapse =
-            if options.policy.is_some() { 0 } else { u64::from(objects_max / LAPSES).max(1) };
-        let policy =
-            options.policy.unwrap_or_else(|| Box::new(Lru::new(bytes_max as u64, objects_max)));
+        let keeping = keeping(options.policy, bytes_max, objects_max);
         let limits = Limits {
             dirty_bytes_max: options.dirty_bytes_max.min(bytes_max / 2),
             patience: options.patience,
@@ -113,8 +132,7 @@ impl Cache {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Arc::new(Self {
             index: Mutex::new(Index::new(
-                policy,
-                lapse,
+                keeping,
                 options.runs_max.max(16),
                 objects_max as usize * 4,
             )),
@@ -154,6 +172,8 @@ impl Cache {
             hits_lbn: index.hits_lbn,
             misses: index.misses,
             remapped: index.remapped,
+            evicted: index.evicted,
+            declined: index.declined,
             clean_chunks: index.clean_chunks(),
             dirty_chunks: index.pending_chunks(),
             files: index.files(),
@@ -254,11 +274,12 @@ impl Cache {
     }
 
     /// Fills chunks with neighbouring blocks of the logical unit, and keeps them.
-    pub(crate) fn fill(&self, first: Lbn, count: usize) -> io::Result<Vec<Bytes>> {
+    pub(crate) fn fill(&self, first: Lbn, count: usize, reader: Reader) -> io::Result<Vec<Bytes>> {
         let mut charge = self.charge(count * BLOCK_BYTES)?;
         let lbns = || (first.0..).take(count).map(Lbn);
         {
             let mut index = self.index();
+            index.handle_time(Instant::now());
             lbns().for_each(|lbn| index.begin_fill(lbn));
         }
         let mut buffers: Vec<BytesMut> = (0..count).map(|_| Self::new_block()).collect();
@@ -267,7 +288,7 @@ impl Cache {
             buffers.len() == count && buffers.iter().all(|buffer| buffer.len() == BLOCK_BYTES);
         if result.is_err() || !is_whole {
             let mut index = self.index();
-            lbns().for_each(|lbn| index.end_fill(lbn, None));
+            lbns().for_each(|lbn| index.end_fill(lbn, None, reader));
             drop(index);
             self.fill_ended.notify_all();
             result.inspect_err(|error| self.handle_read_error(error))?;
@@ -279,7 +300,9 @@ impl Cache {
         let keep = |buffer| charged_mut(buffer, charge.split(BLOCK_BYTES));
         let chunks: Vec<Bytes> = buffers.into_iter().map(keep).collect();
         let mut index = self.index();
-        lbns().zip(&chunks).for_each(|(lbn, chunk)| index.end_fill(lbn, Some(chunk.clone())));
+        for (lbn, chunk) in lbns().zip(&chunks) {
+            index.end_fill(lbn, Some(chunk.clone()), reader);
+        }
         drop(index);
         self.fill_ended.notify_all();
         Ok(chunks)
@@ -287,7 +310,7 @@ impl Cache {
 
     /// If somebody reads a block from the logical unit at the moment: waits for that, and gives the
     /// block if it was kept.
-    pub(crate) fn wait_for_fill(&self, lbn: Lbn) -> Option<Bytes> {
+    pub(crate) fn wait_for_fill(&self, lbn: Lbn, reader: Reader) -> Option<Bytes> {
         let mut index = self.index();
         if !index.is_filling(lbn) {
             return None;
@@ -295,7 +318,7 @@ impl Cache {
         while index.is_filling(lbn) {
             index = self.fill_ended.wait(index).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Found::Chunk(chunk) = index.find_lbn(lbn) { Some(chunk) } else { None }
+        if let Found::Chunk(chunk) = index.find_lbn(lbn, reader) { Some(chunk) } else { None }
     }
 
     /// Whether files should be written back.

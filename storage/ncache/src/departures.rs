@@ -15,6 +15,8 @@ pub(crate) enum Departure {
     Overwritten,
     /// Reads or writes of the block overlapped, so nobody knows what is true.
     Contested,
+    /// The policy held others for worth more.
+    Declined,
 }
 
 /// The low bits of a word are the departure, the others the block's number and one, so zero is
@@ -41,7 +43,8 @@ impl Departures {
     /// Why it went the last time, if that is remembered.
     pub(crate) fn of(&self, lbn: Lbn) -> Option<Departure> {
         let word = self.words[self.place(lbn)];
-        let kinds = [Departure::Evicted, Departure::Overwritten, Departure::Contested];
+        let kinds =
+            [Departure::Evicted, Departure::Overwritten, Departure::Contested, Departure::Declined];
         (word >> KIND_BITS == lbn.0 + 1)
             .then(|| kinds.into_iter().find(|kind| *kind as u64 == word & ((1 << KIND_BITS) - 1)))
             .flatten()
@@ -63,7 +66,9 @@ mod tests {
         let other =
             (6..).map(Lbn).find(|lbn| departures.place(*lbn) == departures.place(Lbn(5))).unwrap();
         assert_eq!(departures.of(Lbn(0)), None);
-        for kind in [Departure::Evicted, Departure::Contested, Departure::Overwritten] {
+        for kind in
+            [Departure::Evicted, Departure::Contested, Departure::Declined, Departure::Overwritten]
+        {
             departures.note(Lbn(5), kind);
             assert_eq!((departures.of(Lbn(5)), departures.of(other)), (Some(kind), None));
         }

@@ -9,7 +9,7 @@ use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::FileId;
 
 use crate::cache::Cache;
-use crate::index::Found;
+use crate::index::{Found, Reader};
 use crate::places::Lbn;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -23,11 +23,12 @@ impl Cache {
         id: FileId,
         first: u64,
         count: u64,
+        reader: Reader,
     ) -> io::Result<Vec<Bytes>> {
         // Most reads find all of it.
         let mut chunks = Vec::with_capacity(count as usize);
         let mut found = Vec::new();
-        self.index().find(id, first, count, |one| match one {
+        self.index().find(id, first, count, reader, |one| match one {
             Found::Chunk(chunk) if found.is_empty() => chunks.push(chunk),
             one => {
                 if found.is_empty() {
@@ -41,9 +42,9 @@ impl Cache {
             return Ok(chunks);
         }
         if found.iter().any(|one| matches!(one, Found::Unknown)) {
-            self.map(file, id, first, &mut found)?;
+            self.map(file, id, first, &mut found, reader)?;
         }
-        self.fill_all(&mut found)?;
+        self.fill_all(&mut found, reader)?;
         let zero = || Bytes::from_static(&ZEROES);
         chunks.extend(
             found.into_iter().map(|one| if let Found::Chunk(chunk) = one { chunk } else { zero() }),
@@ -52,7 +53,14 @@ impl Cache {
     }
 
     /// Asks the file system where unknown blocks are. What stays unknown is a hole.
-    fn map(&self, file: &File, id: FileId, first: u64, found: &mut [Found]) -> io::Result<()> {
+    fn map(
+        &self,
+        file: &File,
+        id: FileId,
+        first: u64,
+        found: &mut [Found],
+        reader: Reader,
+    ) -> io::Result<()> {
         // Blocks that are allocated only when they are written, or marked as written afterwards,
         // have a place only after a flush. A file without dirty pages is flushed at no cost.
         for sync in [false, true] {
@@ -81,7 +89,8 @@ impl Cache {
                 for block in begin..end {
                     let one = &mut found[(block - first) as usize];
                     if is_unknown(one) {
-                        *one = index.find_lbn(Lbn(lbn + block - (extent.offset / BLOCK)));
+                        let place = Lbn(lbn + block - (extent.offset / BLOCK));
+                        *one = index.find_lbn(place, reader);
                     }
                 }
             }
@@ -90,7 +99,7 @@ impl Cache {
     }
 
     /// Reads from the logical unit what is there only, neighbours at once.
-    fn fill_all(&self, found: &mut [Found]) -> io::Result<()> {
+    fn fill_all(&self, found: &mut [Found], reader: Reader) -> io::Result<()> {
         let mut at = 0;
         while at < found.len() {
             let Found::At(first) = found[at] else {
@@ -98,7 +107,7 @@ impl Cache {
                 continue;
             };
             // Somebody reads it already: for another client, or ahead.
-            if let Some(chunk) = self.wait_for_fill(first) {
+            if let Some(chunk) = self.wait_for_fill(first, reader) {
                 found[at] = Found::Chunk(chunk);
                 at += 1;
                 continue;
@@ -108,7 +117,8 @@ impl Cache {
                 .zip(first.0..)
                 .take_while(|(one, lbn)| matches!(one, Found::At(place) if place.0 == *lbn))
                 .count();
-            for (one, chunk) in found[at..at + run].iter_mut().zip(self.fill(first, run)?) {
+            let chunks = self.fill(first, run, reader)?;
+            for (one, chunk) in found[at..at + run].iter_mut().zip(chunks) {
                 *one = Found::Chunk(chunk);
             }
             at += run;

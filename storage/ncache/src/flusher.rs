@@ -13,7 +13,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nicache_filemap::{Wait, drop_pages, not_plain, write_back};
 use nicache_payload::FileId;
@@ -26,7 +26,7 @@ use crate::locks::Locks;
 const FILES_MAX: usize = 256;
 /// Files of which it is remembered that they may be written.
 const CHECKED_MAX: usize = 1 << 16;
-/// How often clean files are let go.
+/// How often clean files are let go, and the policy hears of the time.
 const PERIOD: Duration = Duration::from_secs(1);
 
 pub(crate) struct Flusher {
@@ -123,6 +123,7 @@ impl Shared {
     fn run(&self) {
         while !self.is_ending.load(Ordering::Acquire) {
             self.cache.wait_for_pressure(PERIOD);
+            self.cache.index().handle_time(Instant::now());
             if self.cache.is_pressed() {
                 self.relieve();
             }

@@ -10,13 +10,14 @@
 //! their order.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::FileId;
-use nicache_policy::{Key, Policy, Removal};
+use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
 
 use crate::block_state::{BlockState, Place};
 use crate::departures::{Departure, Departures};
@@ -80,22 +81,45 @@ struct Fills {
     is_stale: bool,
 }
 
+/// For whom blocks are looked up and read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    /// A client asks for them.
+    Client,
+    /// A client is expected to.
+    Ahead,
+}
+
 /// A chunk that the logical unit has, too.
 struct Clean {
     chunk: Bytes,
     /// The lapse in which the policy was last told of its use.
     told: u64,
+    /// It was read ahead, and nobody has asked for it so far.
+    is_ahead: bool,
+}
+
+/// Who decides which chunks stay.
+pub(crate) struct Keeping {
+    pub(crate) policy: Box<dyn Policy>,
+    /// Insertions that there have to be before the policy is told of another use of a chunk:
+    /// between two uses without many insertions, nothing could have made room. 0: it is told of
+    /// each, but for the one that a chunk was read ahead for, because reading it was that.
+    pub(crate) lapse: u64,
+    /// Chunks at which a new one has to be worth more than another. What memory there is beyond
+    /// them is for what comes and goes.
+    pub(crate) chunks_max: usize,
 }
 
 pub(crate) struct Index {
     files: Map<FileId, FileEntry>,
     pending: Map<Sequence, Pending>,
     clean: Map<Lbn, Clean>,
-    policy: Box<dyn Policy>,
-    /// Insertions in one lapse, and all so far. The policy is told of a chunk's use once in a
-    /// lapse: between two uses without many insertions, nothing could have made room.
-    lapse: u64,
+    keeping: Keeping,
+    /// Insertions so far.
     inserted: u64,
+    /// When the policy's period ends, if it has periods and one has begun.
+    period_end: Option<Instant>,
     departures: Departures,
     writes: Map<Lbn, Writes>,
     fills: Map<Lbn, Fills>,
@@ -107,25 +131,21 @@ pub(crate) struct Index {
     pub(crate) hits_lbn: u64,
     pub(crate) misses: u64,
     pub(crate) remapped: u64,
+    pub(crate) evicted: u64,
+    pub(crate) declined: u64,
 }
 
 impl Index {
     /// `runs_max` bounds what is known of files' places, `departures` what is remembered of blocks
-    /// that went. `lapse` is how many insertions there have to be before the policy is told of
-    /// another use of a chunk; 0: it is told of each.
-    pub(crate) fn new(
-        policy: Box<dyn Policy>,
-        lapse: u64,
-        runs_max: usize,
-        departures: usize,
-    ) -> Self {
+    /// that went.
+    pub(crate) fn new(keeping: Keeping, runs_max: usize, departures: usize) -> Self {
         Self {
             files: Map::default(),
             pending: Map::default(),
             clean: Map::default(),
-            policy,
-            lapse,
+            keeping,
             inserted: 0,
+            period_end: None,
             departures: Departures::new(departures),
             writes: Map::default(),
             fills: Map::default(),
@@ -137,17 +157,20 @@ impl Index {
             hits_lbn: 0,
             misses: 0,
             remapped: 0,
+            evicted: 0,
+            declined: 0,
         }
     }
 
     // Reads.
 
-    /// Where `blocks` blocks of a file are; used chunks count as used.
+    /// Where `blocks` blocks of a file are; chunks that a client uses count as used.
     pub(crate) fn find(
         &mut self,
         file: FileId,
         block: u64,
         blocks: u64,
+        reader: Reader,
         mut see: impl FnMut(Found),
     ) {
         let lapse = self.lapse();
@@ -177,19 +200,21 @@ impl Index {
                 see(Found::Unknown);
                 continue;
             };
-            see(look_up(&mut self.clean, &mut *self.policy, lapse, &mut self.hits_lbn, lbn));
+            let policy = &mut *self.keeping.policy;
+            see(look_up(&mut self.clean, policy, lapse, &mut self.hits_lbn, lbn, reader));
         }
     }
 
     /// The chunk of a block of the device.
-    pub(crate) fn find_lbn(&mut self, lbn: Lbn) -> Found {
+    pub(crate) fn find_lbn(&mut self, lbn: Lbn, reader: Reader) -> Found {
         let lapse = self.lapse();
-        look_up(&mut self.clean, &mut *self.policy, lapse, &mut self.hits_lbn, lbn)
+        let policy = &mut *self.keeping.policy;
+        look_up(&mut self.clean, policy, lapse, &mut self.hits_lbn, lbn, reader)
     }
 
     /// The present lapse; None: the policy is told of each use.
     fn lapse(&self) -> Option<u64> {
-        self.inserted.checked_div(self.lapse)
+        self.inserted.checked_div(self.keeping.lapse)
     }
 
     /// What the kernel reads, which is not use in the policy's sense.
@@ -211,7 +236,7 @@ impl Index {
     }
 
     /// It was read (or not).
-    pub(crate) fn end_fill(&mut self, lbn: Lbn, chunk: Option<Bytes>) {
+    pub(crate) fn end_fill(&mut self, lbn: Lbn, chunk: Option<Bytes>, reader: Reader) {
         let Some(fills) = self.fills.get_mut(&lbn) else { return };
         fills.count -= 1;
         let is_stale = fills.is_stale;
@@ -219,7 +244,7 @@ impl Index {
             self.fills.remove(&lbn);
         }
         match chunk {
-            Some(chunk) if !is_stale => self.insert_clean(lbn, chunk),
+            Some(chunk) if !is_stale => self.insert_clean(lbn, chunk, reader),
             Some(_) => self.departures.note(lbn, Departure::Contested),
             None => {}
         }
@@ -247,6 +272,7 @@ impl Index {
             Some(Departure::Evicted) => BlockState::Evicted,
             Some(Departure::Overwritten) => BlockState::Overwritten,
             Some(Departure::Contested) => BlockState::Contested,
+            Some(Departure::Declined) => BlockState::Declined,
             None => BlockState::Unread,
         }
     }
@@ -433,7 +459,7 @@ impl Index {
         if is_contested {
             self.departures.note(lbn, Departure::Contested);
         } else {
-            self.insert_clean(lbn, chunk);
+            self.insert_clean(lbn, chunk, Reader::Client);
         }
     }
 
@@ -441,9 +467,27 @@ impl Index {
 
     /// Evicts a chunk that the logical unit has, too. None: there is none.
     pub(crate) fn evict(&mut self) -> Option<Bytes> {
-        let victim = Lbn(unmix(self.policy.evict(None)?.0));
+        let victim = self.keeping.policy.evict(None)?;
+        self.forget_victim(victim)
+    }
+
+    fn forget_victim(&mut self, victim: Key) -> Option<Bytes> {
+        let victim = Lbn(unmix(victim.0));
         self.departures.note(victim, Departure::Evicted);
+        self.evicted += 1;
         self.clean.remove(&victim).map(|clean| clean.chunk)
+    }
+
+    /// Ends the policy's period if it is over.
+    pub(crate) fn handle_time(&mut self, now: Instant) {
+        let Some(period) = self.keeping.policy.period() else { return };
+        if self.period_end.is_some_and(|end| now < end) {
+            return;
+        }
+        if self.period_end.is_some() {
+            self.keeping.policy.handle_period_end();
+        }
+        self.period_end = now.checked_add(period);
     }
 
     pub(crate) fn clean_chunks(&self) -> usize {
@@ -458,22 +502,45 @@ impl Index {
         self.files.len()
     }
 
-    fn insert_clean(&mut self, lbn: Lbn, chunk: Bytes) {
+    fn insert_clean(&mut self, lbn: Lbn, chunk: Bytes, reader: Reader) {
         self.remove_clean(lbn);
-        let key = policy_key(lbn);
+        let (key, bytes) = (policy_key(lbn), BLOCK_BYTES as u64);
+        let policy = &mut self.keeping.policy;
         // The request was counted when it was looked up; a policy learns of a miss before an
         // insertion.
-        let _ = self.policy.handle_miss(key, Some(BLOCK_BYTES as u64));
-        if self.policy.handle_insert(key, BLOCK_BYTES as u64).is_ok() {
+        let is_admitted = policy.handle_miss(key, Some(bytes)) == Admission::Admit
+            && policy.handle_reply(key, bytes) == Admission::Admit;
+        // What is read ahead was read to be kept; only for room it has to be worth it.
+        let is_wanted = is_admitted || reader == Reader::Ahead;
+        if is_wanted
+            && self.make_room(Incoming { key, bytes })
+            && self.keeping.policy.handle_insert(key, bytes).is_ok()
+        {
             self.inserted += 1;
             let told = self.lapse().unwrap_or_default();
-            self.clean.insert(lbn, Clean { chunk, told });
+            self.clean.insert(lbn, Clean { chunk, told, is_ahead: reader == Reader::Ahead });
+            return;
         }
+        if is_wanted {
+            self.keeping.policy.handle_remove(key, Removal::Refused);
+        }
+        self.declined += 1;
+        self.departures.note(lbn, Departure::Declined);
+    }
+
+    /// Whether there is room for one more chunk, or the policy holds it for worth more than others,
+    /// which are evicted then.
+    fn make_room(&mut self, incoming: Incoming) -> bool {
+        while self.clean.len() >= self.keeping.chunks_max {
+            let Some(victim) = self.keeping.policy.evict(Some(incoming)) else { return false };
+            self.forget_victim(victim);
+        }
+        true
     }
 
     fn remove_clean(&mut self, lbn: Lbn) {
         if self.clean.remove(&lbn).is_some() {
-            self.policy.handle_remove(policy_key(lbn), Removal::Purged);
+            self.keeping.policy.handle_remove(policy_key(lbn), Removal::Purged);
         }
     }
 
@@ -518,11 +585,17 @@ fn look_up(
     lapse: Option<u64>,
     hits: &mut u64,
     lbn: Lbn,
+    reader: Reader,
 ) -> Found {
     let Some(found) = clean.get_mut(&lbn) else { return Found::At(lbn) };
-    if lapse.is_none_or(|lapse| lapse != found.told) {
-        policy.handle_hit(policy_key(lbn));
-        found.told = lapse.unwrap_or_default();
+    match lapse {
+        Some(lapse) if lapse == found.told => {}
+        Some(lapse) => {
+            policy.handle_hit(policy_key(lbn));
+            found.told = lapse;
+        }
+        None if reader == Reader::Ahead || std::mem::take(&mut found.is_ahead) => {}
+        None => policy.handle_hit(policy_key(lbn)),
     }
     *hits += 1;
     Found::Chunk(found.chunk.clone())
@@ -543,14 +616,24 @@ fn unmix(key: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use nicache_policy::Lru;
+    use nicache_policy::{ChosenPolicy, PolicyName};
 
     use super::*;
 
     const FILE: FileId = FileId { inode: 12, generation: 1 };
 
+    fn keeping(policy: ChosenPolicy, chunks_max: usize) -> Keeping {
+        let bytes = (chunks_max * BLOCK_BYTES) as u64;
+        Keeping { policy: policy.build(bytes, chunks_max as u32, 1), lapse: 0, chunks_max }
+    }
+
     fn index() -> Index {
-        Index::new(Box::new(Lru::new(1 << 20, 256)), 0, 1000, 256)
+        Index::new(keeping(ChosenPolicy::LRU, 256), 1000, 256)
+    }
+
+    fn fill(index: &mut Index, lbn: u64, reader: Reader) {
+        index.begin_fill(Lbn(lbn));
+        index.end_fill(Lbn(lbn), Some(chunk(lbn as u8)), reader);
     }
 
     fn chunk(byte: u8) -> Bytes {
@@ -571,7 +654,7 @@ mod tests {
 
     fn read(index: &mut Index, block: u64) -> Result<u8, Option<u64>> {
         let mut found = Err(None);
-        index.find(FILE, block, 1, |one| {
+        index.find(FILE, block, 1, Reader::Client, |one| {
             found = match one {
                 Found::Chunk(chunk) => Ok(chunk[0]),
                 Found::At(lbn) => Err(Some(lbn.0)),
@@ -641,18 +724,20 @@ mod tests {
         index.begin_fill(Lbn(5));
         index.begin_write(Lbn(5));
         index.end_write(Lbn(5), None, true);
-        index.end_fill(Lbn(5), Some(chunk(1)));
-        assert!(matches!(index.find_lbn(Lbn(5)), Found::At(_)));
+        index.end_fill(Lbn(5), Some(chunk(1)), Reader::Client);
+        assert!(matches!(index.find_lbn(Lbn(5), Reader::Client), Found::At(_)));
         // One that begins later is.
         index.begin_fill(Lbn(5));
-        index.end_fill(Lbn(5), Some(chunk(2)));
-        assert!(matches!(index.find_lbn(Lbn(5)), Found::Chunk(chunk) if chunk[0] == 2));
+        index.end_fill(Lbn(5), Some(chunk(2)), Reader::Client);
+        assert!(
+            matches!(index.find_lbn(Lbn(5), Reader::Client), Found::Chunk(chunk) if chunk[0] == 2)
+        );
         // One that begins during a write is not.
         index.begin_write(Lbn(5));
         index.begin_fill(Lbn(5));
         index.end_write(Lbn(5), None, true);
-        index.end_fill(Lbn(5), Some(chunk(3)));
-        assert!(matches!(index.find_lbn(Lbn(5)), Found::At(_)));
+        index.end_fill(Lbn(5), Some(chunk(3)), Reader::Client);
+        assert!(matches!(index.find_lbn(Lbn(5), Reader::Client), Found::At(_)));
     }
 
     #[test]
@@ -693,15 +778,12 @@ mod tests {
 
     #[test]
     fn a_policy_hears_of_uses_as_often_as_insertions_matter() {
-        let mut index = Index::new(Box::new(Lru::new(8 * BLOCK_BYTES as u64, 8)), 4, 1000, 16);
-        let fill = |index: &mut Index, lbn| {
-            index.begin_fill(Lbn(lbn));
-            index.end_fill(Lbn(lbn), Some(chunk(1)));
-        };
-        (0..8).for_each(|lbn| fill(&mut index, lbn));
+        let keeping = Keeping { lapse: 4, ..keeping(ChosenPolicy::LRU, 8) };
+        let mut index = Index::new(keeping, 1000, 16);
+        (0..8).for_each(|lbn| fill(&mut index, lbn, Reader::Client));
         // A lapse later, the oldest one is used, again and again; it stays, and the next one goes.
         for _ in 0..3 {
-            assert!(matches!(index.find_lbn(Lbn(0)), Found::Chunk(_)));
+            assert!(matches!(index.find_lbn(Lbn(0), Reader::Client), Found::Chunk(_)));
         }
         index.evict();
         let is_here = |index: &Index, lbn| index.peek_lbn(Lbn(lbn)).is_some();
@@ -716,7 +798,7 @@ mod tests {
         assert_eq!(state(&index, 5), BlockState::Unread);
         index.begin_fill(Lbn(5));
         assert_eq!(state(&index, 5), BlockState::Coming);
-        index.end_fill(Lbn(5), Some(chunk(1)));
+        index.end_fill(Lbn(5), Some(chunk(1)), Reader::Client);
         assert_eq!(state(&index, 5), BlockState::ByBlock);
         index.evict();
         assert_eq!(state(&index, 5), BlockState::Evicted);
@@ -726,7 +808,7 @@ mod tests {
         index.begin_fill(Lbn(5));
         index.begin_write(Lbn(5));
         index.end_write(Lbn(5), None, true);
-        index.end_fill(Lbn(5), Some(chunk(1)));
+        index.end_fill(Lbn(5), Some(chunk(1)), Reader::Client);
         assert_eq!(state(&index, 5), BlockState::Contested);
         let sequence = write(&mut index, 0, 1);
         assert_eq!(index.state(FILE, 0, Place::Nowhere), BlockState::ByFile);
@@ -740,13 +822,185 @@ mod tests {
 
     #[test]
     fn places_are_bounded_and_dirty_files_stay() {
-        let mut index = Index::new(Box::new(Lru::new(1 << 20, 256)), 0, 10, 256);
+        let mut index = Index::new(keeping(ChosenPolicy::LRU, 256), 10, 256);
         write(&mut index, 0, 1);
         for inode in 0..100 {
             index.handle_places(FileId { inode: 100 + inode, generation: 0 }, 0, Lbn(inode * 2), 1);
         }
         assert!(index.files() <= 12, "{}", index.files());
         assert_eq!(read(&mut index, 0), Ok(1));
+    }
+
+    fn policies() -> impl Iterator<Item = ChosenPolicy> {
+        PolicyName::ALL.into_iter().filter_map(ChosenPolicy::new)
+    }
+
+    /// Memory is given back at any price, whatever a policy holds for worth it; and what is dirty
+    /// is none of its business.
+    #[test]
+    fn every_policy_gives_up_what_is_clean_and_nothing_else() {
+        for policy in policies() {
+            let mut index = Index::new(keeping(policy, 16), 1000, 64);
+            let dirty = write(&mut index, 0, 1);
+            for round in 0..200 {
+                fill(&mut index, round * 7 % 40, Reader::Client);
+                let _ = index.find_lbn(Lbn(round % 5), Reader::Client);
+                assert!(index.clean_chunks() <= 16, "{policy}");
+            }
+            // What arrives is a chunk like any other, or it is declined.
+            let arrived = write(&mut index, 1, 2);
+            arrive(&mut index, 90, arrived);
+            let clean = index.clean_chunks();
+            assert!(clean > 0, "{policy}");
+            for left in (0..clean).rev() {
+                assert!(index.evict().is_some(), "{policy}");
+                assert_eq!(index.clean_chunks(), left, "{policy}");
+            }
+            assert!(index.evict().is_none(), "{policy}");
+            assert_eq!((read(&mut index, 0), index.pending_chunks()), (Ok(1), 1), "{policy}");
+            assert_eq!(read(&mut index, 1), Err(Some(90)), "{policy}");
+            assert!(index.payload(dirty).is_some(), "{policy}");
+        }
+    }
+
+    /// The index against a map of what blocks contain: what is found is what was written or read
+    /// last, whichever chunks a policy keeps.
+    #[test]
+    fn under_every_policy_what_is_found_is_true() {
+        for policy in policies() {
+            let mut index = Index::new(keeping(policy, 12), 1000, 64);
+            let mut random = fastrand::Rng::with_seed(5);
+            let mut unit = [0_u8; 40];
+            let mut now = Instant::now();
+            let mut found = 0;
+            for step in 0..5000_u32 {
+                let at = random.usize(..40).min(random.usize(..40));
+                let lbn = at as u64;
+                match random.u32(..10) {
+                    0 => {
+                        // A key of block `at` of the file arrives there.
+                        let sequence = write(&mut index, lbn, step as u8);
+                        index.begin_write(Lbn(lbn));
+                        let is_written = random.bool();
+                        if is_written {
+                            unit[at] = step as u8;
+                        }
+                        index.end_write(Lbn(lbn), Some(sequence), is_written);
+                        assert_eq!(read(&mut index, lbn).unwrap_or(unit[at]), step as u8);
+                        // The file system gives up what did not arrive.
+                        index.cut(FILE, 0);
+                    }
+                    1 => {
+                        index.begin_write(Lbn(lbn));
+                        unit[at] = step as u8;
+                        index.end_write(Lbn(lbn), None, true);
+                    }
+                    2 => {
+                        // A write overtakes a fill.
+                        index.begin_fill(Lbn(lbn));
+                        let old = chunk(unit[at]);
+                        index.begin_write(Lbn(lbn));
+                        unit[at] = step as u8;
+                        index.end_write(Lbn(lbn), None, true);
+                        index.end_fill(Lbn(lbn), Some(old), Reader::Client);
+                    }
+                    3 => {
+                        let _ = index.evict();
+                    }
+                    4 => {
+                        now += std::time::Duration::from_secs(random.u64(..20));
+                        index.handle_time(now);
+                    }
+                    way => {
+                        let reader = if way == 5 { Reader::Ahead } else { Reader::Client };
+                        match index.find_lbn(Lbn(lbn), reader) {
+                            Found::Chunk(chunk) => {
+                                assert_eq!(chunk[0], unit[at], "{policy}, step {step}");
+                                found += 1;
+                            }
+                            _ => {
+                                index.begin_fill(Lbn(lbn));
+                                index.end_fill(Lbn(lbn), Some(chunk(unit[at])), reader);
+                            }
+                        }
+                    }
+                }
+                let occupancy = index.keeping.policy.occupancy();
+                assert_eq!(occupancy.objects, index.clean_chunks(), "{policy}, step {step}");
+                assert!(index.clean_chunks() <= 12, "{policy}, step {step}");
+            }
+            assert!(found > 100, "{policy}: {found}");
+        }
+    }
+
+    /// A policy that counts uses: what one client reads once from front to back is used once, also
+    /// if it was read ahead, and gives way to what is used again.
+    #[test]
+    fn reading_ahead_is_the_use_it_was_read_for() {
+        for reader in [Reader::Client, Reader::Ahead] {
+            let policy = ChosenPolicy::new(PolicyName::TwoQ).unwrap();
+            let mut index = Index::new(keeping(policy, 16), 1000, 4096);
+            for round in 0..2 {
+                for lbn in 0..8 {
+                    if index.peek_lbn(Lbn(lbn)).is_none() {
+                        fill(&mut index, lbn, Reader::Client);
+                    }
+                    let _ = index.find_lbn(Lbn(lbn), Reader::Client);
+                }
+                // More than fits, so the names of the eight are ghosts and they come again.
+                (1000..1012).for_each(|lbn| fill(&mut index, lbn + round * 20, Reader::Client));
+            }
+            let kept =
+                |index: &Index| (0..8).filter(|lbn| index.peek_lbn(Lbn(*lbn)).is_some()).count();
+            let before = kept(&index);
+            assert!(before > 0);
+            for lbn in 2000..2200 {
+                fill(&mut index, lbn, reader);
+                if reader == Reader::Ahead {
+                    let _ = index.find_lbn(Lbn(lbn), Reader::Client);
+                }
+            }
+            assert_eq!(kept(&index), before, "{reader:?}");
+        }
+        // Two uses are two.
+        let used = |second: Reader| {
+            let mut index =
+                Index::new(keeping(ChosenPolicy::new(PolicyName::Lfu).unwrap(), 2), 9, 16);
+            fill(&mut index, 1, Reader::Ahead);
+            fill(&mut index, 2, Reader::Client);
+            let _ = index.find_lbn(Lbn(1), Reader::Client);
+            let _ = index.find_lbn(Lbn(1), second);
+            fill(&mut index, 3, Reader::Client);
+            index.peek_lbn(Lbn(1)).is_some()
+        };
+        assert!(used(Reader::Client) && !used(Reader::Ahead));
+    }
+
+    #[test]
+    fn what_a_policy_declines_is_not_kept_and_says_so() {
+        let policy = ChosenPolicy::new(PolicyName::Popularity).unwrap();
+        let mut index = Index::new(keeping(policy, 4), 1000, 64);
+        fill(&mut index, 20, Reader::Ahead);
+        assert!(index.peek_lbn(Lbn(20)).is_some(), "there is room for what is read ahead");
+        index.evict();
+        let mut now = Instant::now();
+        index.handle_time(now);
+        for _ in 0..3 {
+            for lbn in 0..4 {
+                if index.peek_lbn(Lbn(lbn)).is_none() {
+                    fill(&mut index, lbn, Reader::Client);
+                }
+                let _ = index.find_lbn(Lbn(lbn), Reader::Client);
+            }
+            now += std::time::Duration::from_secs(30);
+            index.handle_time(now);
+        }
+        // It takes what is asked for again.
+        assert_eq!((index.declined, index.clean_chunks()), (4, 4));
+        fill(&mut index, 9, Reader::Client);
+        assert!(index.peek_lbn(Lbn(9)).is_none());
+        assert_eq!((index.declined, index.clean_chunks()), (5, 4));
+        assert_eq!(index.state(FILE, 0, Place::At(Lbn(9))), BlockState::Declined);
     }
 
     #[test]

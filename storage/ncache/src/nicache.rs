@@ -27,7 +27,7 @@ use crate::budget::{Charge, charged, charged_mut};
 use crate::cache::Cache;
 use crate::copies::CopyClass;
 use crate::flusher::Flusher;
-use crate::index::Pending;
+use crate::index::{Pending, Reader};
 use crate::key::{KEY_BYTES, Sequence};
 use crate::keyed::{put_again, write_keys};
 
@@ -74,7 +74,7 @@ impl Nicache {
         let mut bytes = ZEROES.to_vec();
         let valid = size.saturating_sub(block * BLOCK).min(BLOCK) as usize;
         if valid > 0
-            && let Some(chunk) = self.cache.chunks(file, id, block, 1)?.first()
+            && let Some(chunk) = self.cache.chunks(file, id, block, 1, Reader::Client)?.first()
         {
             self.cache.copies().copy(CopyClass::Edge, &chunk[..valid], &mut bytes[..valid]);
         }
@@ -278,7 +278,8 @@ impl Payload for Nicache {
         }
         let first = offset / BLOCK;
         self.ahead.note(file, id, first, end.div_ceil(BLOCK), size.div_ceil(BLOCK));
-        let mut chunks = self.cache.chunks(file, id, first, end.div_ceil(BLOCK) - first)?;
+        let count = end.div_ceil(BLOCK) - first;
+        let mut chunks = self.cache.chunks(file, id, first, count, Reader::Client)?;
         if let Some(last) = chunks.last_mut() {
             last.truncate((end - (end - 1) / BLOCK * BLOCK) as usize);
         }

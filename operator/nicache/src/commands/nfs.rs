@@ -222,7 +222,12 @@ fn config(options: &NfsOptions, lun: Arc<dyn Lun>, kept: &KeptKey) -> GatewayCon
         exports,
         web: options.http.clone(),
         copy: options.copy,
-        cache: CacheOptions { bytes_max, dirty_bytes_max, ..CacheOptions::default() },
+        cache: CacheOptions {
+            bytes_max,
+            dirty_bytes_max,
+            policy: options.policy,
+            ..CacheOptions::default()
+        },
         listen,
         portmap_udp: portmap,
         register: options.register.then(|| SocketAddr::from(([127, 0, 0, 1], PORTMAP_PORT))),
@@ -316,7 +321,7 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
     if options.json {
         let line = serde_json::json!({
             "event": "serving", "name": figures.name, "pid": figures.pid, "unit": figures.unit,
-            "exports": figures.exports,
+            "exports": figures.exports, "policy": figures.policy,
             "addresses": figures.addresses, "admin": figures.admin, "mount": mounts, "http": web,
         });
         logs::print(&line.to_string());

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use nicache_gateway::{CopyMode, ExportLine, WebLine};
 use nicache_initiator::TargetUrl;
+use nicache_policy::{ChosenPolicy, PolicyName};
 
 use super::{AdminOptions, LogFormat, Milliseconds, Size};
 
@@ -33,6 +34,16 @@ anongid=N, secure, insecure. The first client that fits decides.
 The unit holds an ext4. It is mounted where no other program of this machine sees it. Ctrl-C or \
 SIGTERM writes everything, unmounts and logs out. After a crash, start it again: what COMMIT has \
 acknowledged is there, and clients send the rest again.";
+
+fn policy_help() -> String {
+    let names = PolicyName::ALL.into_iter().filter_map(ChosenPolicy::new);
+    let names: Vec<String> = names.map(|policy| policy.to_string()).collect();
+    format!(
+        "Which block of --copy nicache goes when the memory is full: {}. With settings as `nicache sim` \
+         takes them: s3-fifo:small=5%:ghost=50%",
+        names.join(", ")
+    )
+}
 
 /// Settings of `nicache nfs`.
 #[derive(Debug, Clone, Args)]
@@ -131,6 +142,14 @@ pub(crate) struct NfsOptions {
     #[arg(long, value_name = "SIZE")]
     pub dirty: Option<Size>,
 
+    #[arg(
+        long,
+        value_name = "NAME[:SETTING=VALUE...]",
+        default_value = "lru",
+        help = policy_help(),
+    )]
+    pub policy: ChosenPolicy,
+
     /// How payload travels: nicache (by reference), original (by the kernel's page cache, as
     /// other servers do), baseline (zeroes instead of payload, to measure the rest; only with
     /// --demo)
@@ -174,4 +193,30 @@ pub(crate) struct NfsOptions {
     /// Form of the log on standard error
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::cli::Cli;
+
+    fn error(arguments: &[&str]) -> String {
+        let line = ["nicache", "nfs", "--demo"].iter().chain(arguments);
+        Cli::try_parse_from(line).map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_policy_that_no_cache_can_have_is_refused_with_those_that_there_are() {
+        for text in ["", "lfru", "LRU,ARC", "../lru", "%n"] {
+            let error = error(&["--policy", text]);
+            assert!(error.contains("there are fifo, lru, mru"), "{text}: {error}");
+        }
+        assert!(error(&["--policy", "belady"]).contains("only a simulation can have it"));
+        assert!(error(&["--policy", "lirs:hir=500%"]).contains("from 0% to 100%"));
+        let help = error(&["--help"]);
+        assert!(help.contains("s3-fifo, sieve") && !help.contains("belady"), "{help}");
+        let line = ["nicache", "nfs", "--demo", "--policy", "W-TinyLFU:window=5%"];
+        assert!(Cli::try_parse_from(line).is_ok());
+    }
 }

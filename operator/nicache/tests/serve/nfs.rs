@@ -112,6 +112,8 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
             "256M",
             "--memory",
             "32M",
+            "--policy",
+            "s3-fifo:small=5%",
             "--admin",
             "0",
             "--http",
@@ -150,7 +152,10 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
         copies.iter().find(|copy| copy["class"] == class).unwrap()["bytes"].as_u64().unwrap()
     };
     assert_eq!((copied("page_cache_out"), copied("page_cache_in") < 4096), (0, true), "{status:#}");
+    let policy: Value = "s3-fifo:small=5%".into();
+    assert_eq!((&status["policy"], &nfs.serving["policy"]), (&policy, &policy));
     let text = output(NICACHE, &["status", "--name", nfs.name()]);
+    assert!(text.contains(" by s3-fifo:small=5%, dirty "), "{text}");
     assert!(text.contains("WRITE") && text.contains("p99") && text.contains("/demo"), "{text}");
     let top = output(NICACHE, &["top", "--once", "--json", "--name", nfs.name()]);
     assert!(top.contains("nfs_calls_write"), "{top}");

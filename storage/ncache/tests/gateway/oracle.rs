@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use nicache_initiator::MemoryLun;
 use nicache_ncache::CacheOptions;
 use nicache_payload::{Payload, Stability};
+use nicache_policy::{ChosenPolicy, PolicyName};
 
 use crate::harness::*;
 
 const FILES: u8 = 6;
-const BYTES_MAX: usize = 300_000;
 
 /// Every byte of a file is of this file and of its place, or zero; which version it is of is not
 /// looked at.
@@ -28,10 +28,31 @@ fn assert_own(file: u8, offset: usize, data: &[u8]) {
     }
 }
 
-fn run(seed: u64, time: Duration) {
+/// What a run is about.
+#[derive(Clone, Copy)]
+struct Plan {
+    seed: u64,
+    time: Duration,
+    policy: ChosenPolicy,
+    /// The longest file.
+    bytes_max: usize,
+}
+
+impl Plan {
+    /// Files that fit into the memory: chunks go by themselves only to make room for what is dirty.
+    fn new(seed: u64, time: Duration) -> Self {
+        Self { seed, time, policy: ChosenPolicy::LRU, bytes_max: 300_000 }
+    }
+}
+
+fn run(Plan { seed, time, policy, bytes_max }: Plan) {
     let lun = Arc::new(MemoryLun::new(64 << 20));
-    let options =
-        CacheOptions { bytes_max: 4 << 20, dirty_bytes_max: 1 << 19, ..CacheOptions::default() };
+    let options = CacheOptions {
+        bytes_max: 4 << 20,
+        dirty_bytes_max: 1 << 19,
+        policy,
+        ..CacheOptions::default()
+    };
     let gateway = Gateway::new(lun.clone(), options, true);
     let models: Vec<RwLock<Vec<u8>>> = (0..FILES).map(|_| RwLock::default()).collect();
     let stop = AtomicBool::new(false);
@@ -52,7 +73,7 @@ fn run(seed: u64, time: Duration) {
                             version = version.wrapping_add(1);
                             let is_aligned = random.bool();
                             let unit = if is_aligned { 4096 } else { 1 };
-                            let offset = random.usize(..BYTES_MAX / 2) / unit * unit;
+                            let offset = random.usize(..bytes_max / 2) / unit * unit;
                             let len = (length(&mut random, 17) / unit * unit).max(unit);
                             let data = pattern(number + 1, version, offset, len);
                             let pieces = pieces(&mut random, &data);
@@ -68,7 +89,7 @@ fn run(seed: u64, time: Duration) {
                         }
                         10..13 => {
                             let size = match random.u32(0..3) {
-                                0 => random.usize(..BYTES_MAX),
+                                0 => random.usize(..bytes_max),
                                 1 => model.len().saturating_sub(random.usize(..5000)),
                                 _ => model.len() / 2,
                             };
@@ -84,7 +105,7 @@ fn run(seed: u64, time: Duration) {
                         16..18 => gateway_ref.cache.evict_all(),
                         _ => {
                             assert!(
-                                read(nicache, &file, 0, BYTES_MAX * 2) == *model,
+                                read(nicache, &file, 0, bytes_max * 2) == *model,
                                 "file {number}"
                             );
                         }
@@ -97,7 +118,7 @@ fn run(seed: u64, time: Duration) {
                 let mut random = fastrand::Rng::with_seed(seed << 8 | thread);
                 while !stop_ref.load(Ordering::Relaxed) {
                     let number = random.u8(..FILES);
-                    let (offset, len) = (random.usize(..BYTES_MAX), length(&mut random, 18));
+                    let (offset, len) = (random.usize(..bytes_max), length(&mut random, 18));
                     if random.bool() {
                         let model = models_ref[usize::from(number)].read().unwrap();
                         let (file, _) = gateway_ref.open(&format!("file{number}"));
@@ -120,7 +141,7 @@ fn run(seed: u64, time: Duration) {
         let begun = Instant::now();
         let has_all = || {
             let figures = gateway.cache.figures();
-            [figures.hits_fho, figures.hits_lbn, figures.misses, figures.remapped]
+            [figures.hits_fho, figures.hits_lbn, figures.misses, figures.remapped, figures.evicted]
                 .iter()
                 .all(|count| *count > 0)
         };
@@ -134,15 +155,16 @@ fn run(seed: u64, time: Duration) {
         let (file, id) = gateway.open(&format!("file{number}"));
         gateway.nicache.commit(&file, id).unwrap();
         assert!(
-            read(&*gateway.nicache, &file, 0, BYTES_MAX * 2) == *model.read().unwrap(),
+            read(&*gateway.nicache, &file, 0, bytes_max * 2) == *model.read().unwrap(),
             "file {number} at the end"
         );
     }
     let figures = gateway.cache.figures();
     assert!(
         figures.hits_fho > 0 && figures.hits_lbn > 0 && figures.misses > 0 && figures.remapped > 0,
-        "{figures:?}"
+        "{policy}: {figures:?}"
     );
+    assert!(figures.evicted > 0 && figures.bytes_most <= 4 << 20, "{policy}: {figures:?}");
     gateway.close();
     assert_unit_clean(&lun);
     replayed(&lun, |mounted| {
@@ -158,7 +180,22 @@ fn run(seed: u64, time: Duration) {
 #[test]
 fn reads_return_what_was_written() {
     if !skipped() {
-        run(1, Duration::from_secs(5));
+        run(Plan::new(1, Duration::from_secs(5)));
+    }
+}
+
+/// The same with files of which a third fits into the memory, so each policy has to choose all the
+/// time, while files are written back under pressure.
+#[test]
+fn reads_return_what_was_written_under_every_policy() {
+    if skipped() {
+        return;
+    }
+    let settings = ["s3-fifo:small=50%:uses=1", "popularity:period=0.05"];
+    let named = PolicyName::ALL.into_iter().filter_map(ChosenPolicy::new);
+    let set = settings.into_iter().map(|text| text.parse().unwrap());
+    for (seed, policy) in (100..).zip(named.chain(set)) {
+        run(Plan { policy, bytes_max: 2 << 20, ..Plan::new(seed, Duration::from_secs(1)) });
     }
 }
 
@@ -170,5 +207,5 @@ fn reads_return_what_was_written_for_long() {
     let number = |name: &str, default| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };
-    run(number("SEED", 7), Duration::from_secs(number("SECONDS", 60)));
+    run(Plan::new(number("SEED", 7), Duration::from_secs(number("SECONDS", 60))));
 }

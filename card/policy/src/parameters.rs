@@ -4,12 +4,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use nicache_policy::{
-    GdsfConfig, GdsfCost, LirsConfig, LrfuConfig, PopularityConfig, S3FifoConfig, TwoQConfig,
-    WTinyLfuConfig,
+use crate::{
+    GdsfConfig, GdsfCost, LirsConfig, LrfuConfig, PolicyName, PopularityConfig, S3FifoConfig,
+    TwoQConfig, WTinyLfuConfig,
 };
-
-use crate::PolicyName;
 
 /// Most settings of a policy.
 const SETTINGS_MAX: usize = 4;
@@ -139,6 +137,9 @@ fn there_are(policy: &str) -> String {
 }
 
 impl Parameters {
+    /// No setting differs.
+    pub(crate) const DEFAULT: Self = Self { values: [None; SETTINGS_MAX] };
+
     /// The settings of a policy in the order of the texts, `name=value` each.
     ///
     /// # Errors
@@ -191,7 +192,8 @@ impl Parameters {
         *setting = self.values[at].unwrap_or(*setting);
     }
 
-    pub(crate) fn lirs(&self, memory: u64, objects_max: u32) -> LirsConfig {
+    /// LIRS with these settings, for a memory of so many bytes and objects.
+    pub fn lirs(&self, memory: u64, objects_max: u32) -> LirsConfig {
         let mut config = LirsConfig::new(memory, objects_max);
         self.set(0, &mut config.hir_share);
         self.set(0, &mut config.sized_hir_share);
@@ -199,25 +201,29 @@ impl Parameters {
         config
     }
 
-    pub(crate) fn lrfu(&self, memory: u64, objects_max: u32) -> LrfuConfig {
+    /// LRFU with these settings, for a memory of so many bytes and objects.
+    pub fn lrfu(&self, memory: u64, objects_max: u32) -> LrfuConfig {
         let mut config = LrfuConfig::new(memory, objects_max);
         self.set(0, &mut config.lambda);
         config
     }
 
-    pub(crate) fn two_q(&self, memory: u64, objects_max: u32) -> TwoQConfig {
+    /// 2Q with these settings, for a memory of so many bytes and objects.
+    pub fn two_q(&self, memory: u64, objects_max: u32) -> TwoQConfig {
         let mut config = TwoQConfig::new(memory, objects_max);
         self.set(0, &mut config.in_share);
         self.set(1, &mut config.out_share);
         config
     }
 
-    pub(crate) fn gdsf(&self, memory: u64, objects_max: u32) -> GdsfConfig {
+    /// GDSF with these settings, for a memory of so many bytes and objects.
+    pub fn gdsf(&self, memory: u64, objects_max: u32) -> GdsfConfig {
         let cost = if self.values[0] == Some(1.0) { GdsfCost::Packets } else { GdsfCost::Request };
         GdsfConfig { cost, ..GdsfConfig::new(memory, objects_max) }
     }
 
-    pub(crate) fn w_tiny_lfu(&self, memory: u64, objects_max: u32) -> WTinyLfuConfig {
+    /// W-TinyLFU with these settings, for a memory of so many bytes and objects.
+    pub fn w_tiny_lfu(&self, memory: u64, objects_max: u32) -> WTinyLfuConfig {
         let mut config = WTinyLfuConfig::new(memory, objects_max);
         self.set(0, &mut config.window_share);
         self.set(1, &mut config.protected_share);
@@ -226,7 +232,8 @@ impl Parameters {
         config
     }
 
-    pub(crate) fn s3_fifo(&self, memory: u64, objects_max: u32) -> S3FifoConfig {
+    /// S3-FIFO with these settings, for a memory of so many bytes and objects.
+    pub fn s3_fifo(&self, memory: u64, objects_max: u32) -> S3FifoConfig {
         let mut config = S3FifoConfig::new(memory, objects_max);
         self.set(0, &mut config.small_share);
         self.set(1, &mut config.ghost_share);
@@ -234,14 +241,16 @@ impl Parameters {
         config
     }
 
-    pub(crate) fn popularity(&self, memory: u64, objects_max: u32) -> PopularityConfig {
+    /// popularity with these settings, for a memory of so many bytes and objects.
+    pub fn popularity(&self, memory: u64, objects_max: u32) -> PopularityConfig {
         let mut config = PopularityConfig::new(memory, objects_max);
         config.alpha = self.values[0].map_or(config.alpha, |value| value as f32);
         config.period = self.values[1].map_or(config.period, Duration::from_secs_f64);
         config
     }
 
-    pub(crate) fn seed(&self, default: u64) -> u64 {
+    /// The seed of the random policy; `default` if none is set.
+    pub fn seed(&self, default: u64) -> u64 {
         self.values[0].map_or(default, |value| value as u64)
     }
 }
