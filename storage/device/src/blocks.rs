@@ -4,7 +4,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use nicache_initiator::{Lun, LunError};
+use nicache_initiator::{BLOCK_BYTES, Lun, LunError};
 
 /// The content of a block device. Calls come from several threads; every offset and length is made
 /// of whole blocks of [`BLOCK_BYTES`](nicache_initiator::BLOCK_BYTES).
@@ -27,6 +27,27 @@ pub trait Blocks: Send + Sync {
     /// The descriptors that the calls above use: the threads of a device have no others
     /// ([`Lun::descriptors`]).
     fn descriptors(&self) -> Vec<RawFd>;
+}
+
+/// Whether a request is for whole blocks that the device has. The kernel makes no others.
+pub(crate) fn is_whole(blocks: &dyn Blocks, offset: u64, bytes: usize) -> bool {
+    let end = offset.checked_add(bytes as u64);
+    offset.is_multiple_of(BLOCK_BYTES as u64)
+        && bytes.is_multiple_of(BLOCK_BYTES)
+        && end.is_some_and(|end| end <= blocks.capacity_bytes())
+}
+
+/// What the kernel is told of an error (errno(3)).
+pub(crate) fn error_number(error: &LunError) -> i32 {
+    match error {
+        LunError::Full { .. } => libc::ENOSPC,
+        LunError::OutOfRange { .. } => libc::EINVAL,
+        LunError::Changed { .. }
+        | LunError::Failed { .. }
+        | LunError::Lost { .. }
+        | LunError::Taken { .. }
+        | LunError::Refused { .. } => libc::EIO,
+    }
 }
 
 /// A logical unit as it is.

@@ -13,7 +13,7 @@ use fuser::{
 };
 use nicache_initiator::{BLOCK_BYTES, LunError};
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, error_number, is_whole};
 
 /// The file's name.
 pub(crate) const FILE_NAME: &str = "disk";
@@ -68,26 +68,13 @@ impl OneFile {
         }
     }
 
-    /// Whether a request is for whole blocks of the device; the loop device makes no others.
     fn is_whole(&self, inode: INodeNo, offset: u64, bytes: usize) -> bool {
-        let end = offset.checked_add(bytes as u64);
-        inode == FILE
-            && offset.is_multiple_of(BLOCK_BYTES as u64)
-            && bytes.is_multiple_of(BLOCK_BYTES)
-            && end.is_some_and(|end| end <= self.blocks.capacity_bytes())
+        inode == FILE && is_whole(&*self.blocks, offset, bytes)
     }
 }
 
 fn errno(error: &LunError) -> Errno {
-    match error {
-        LunError::Full { .. } => Errno::ENOSPC,
-        LunError::OutOfRange { .. } => Errno::EINVAL,
-        LunError::Changed { .. }
-        | LunError::Failed { .. }
-        | LunError::Lost { .. }
-        | LunError::Taken { .. }
-        | LunError::Refused { .. } => Errno::EIO,
-    }
+    Errno::from_i32(error_number(error))
 }
 
 impl Filesystem for OneFile {

@@ -7,8 +7,14 @@
 //! * [`supervise`] (`supervisor.rs`) is the other process: it owns mount and device and outlives
 //!   the server (`protocol.rs` is what they say to each other). A server that ended while it held
 //!   the last reference to its own file system would wait for itself for ever.
-//! * `node.rs` is where block devices come from: [`LoopOverFuse`](node::LoopOverFuse)
-//!   (`fuse_file.rs`, `loop_device.rs`), later ublk.
+//! * [`Transport`] (`transport.rs`) is how the kernel's requests come here, and `node.rs` where
+//!   block devices come from: [`LoopOverFuse`](node::LoopOverFuse) (`fuse_file.rs`,
+//!   `loop_device.rs`), or the kernel's ublk driver (`ublk_node.rs`); `block_queue.rs` sets what
+//!   both need.
+//! * A ublk device has a process between the kernel and the server, the device owner
+//!   (`ublk_owner.rs`): `ublk_control.rs` makes its device and takes it away, `ublk_abi.rs` is what
+//!   the driver understands, `ublk_slots.rs` what owner and server say to each other, and
+//!   `ublk_server.rs` the server's side.
 //! * `detached.rs` makes mounts that are in no namespace: nobody else sees them, and they go with
 //!   their descriptors.
 //! * `isolation.rs` lets a killed server end although threads of it wait for its own device.
@@ -20,6 +26,7 @@
 //! Deliberately absent: any knowledge of keys (`nicache-ncache`).
 #![deny(clippy::disallowed_methods)]
 
+mod block_queue;
 mod blocks;
 mod detached;
 mod fuse_file;
@@ -30,8 +37,16 @@ mod node;
 mod protocol;
 mod superblock;
 mod supervisor;
+mod transport;
+mod ublk_abi;
+mod ublk_control;
+mod ublk_node;
+mod ublk_owner;
+mod ublk_server;
+mod ublk_slots;
 
 pub use blocks::{Blocks, Plain};
-pub use mounted::{DeviceError, MountOptions, Mounted, missing};
+pub use mounted::{DeviceError, MountOptions, Mounted};
 pub use superblock::{Superblock, Unsuitable};
 pub use supervisor::supervise;
+pub use transport::Transport;

@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use nicache_initiator::BLOCK_BYTES;
 use rustix::fs::{Mode, OFlags, open};
 
+use crate::block_queue::has_stable_pages;
+
 /// `include/uapi/linux/loop.h`.
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
@@ -102,23 +104,11 @@ impl LoopDevice {
     }
 
     fn set_up(&self, number: i32) -> io::Result<()> {
-        let folder = format!("/sys/block/loop{number}");
         // Without direct I/O, the file system would wait for pages that wait for this process.
-        if fs::read_to_string(format!("{folder}/loop/dio"))?.trim() != "1" {
+        if fs::read_to_string(format!("/sys/block/loop{number}/loop/dio"))?.trim() != "1" {
             return Err(io::Error::other(format!("{} does not do direct I/O", self.path)));
         }
-        // A page must not change while it is read by the server: half of one key and half of
-        // another is not a key.
-        let stable = format!("{folder}/queue/stable_writes");
-        fs::write(&stable, "1")
-            .map_err(|error| io::Error::new(error.kind(), format!("{stable}: {error}")))?;
-        if fs::read_to_string(&stable)?.trim() != "1" {
-            return Err(io::Error::other(format!(
-                "{} does not keep pages stable while they are written",
-                self.path
-            )));
-        }
-        Ok(())
+        has_stable_pages(&format!("loop{number}"))
     }
 
     pub(crate) fn path(&self) -> &str {

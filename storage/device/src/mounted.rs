@@ -11,7 +11,7 @@ use std::time::Duration;
 use nicache_initiator::LunError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
 use rustix::process::configure_io_flusher_behavior;
 use thiserror::Error;
 
@@ -20,12 +20,16 @@ use crate::fuse_file;
 use crate::isolation::isolate_descriptors;
 use crate::protocol::{ToServer, ToSupervisor, receive, send};
 use crate::superblock::{Superblock, Unsuitable};
+use crate::transport::Transport;
+use crate::ublk_server::UblkServer;
 
 /// How a unit is mounted.
 #[derive(Debug)]
 pub struct MountOptions {
     /// Makes a new file system, if the unit is empty. If it is not, nothing is touched.
     pub mkfs: bool,
+    /// Which device the file system is on.
+    pub transport: Transport,
     /// Threads that answer the device.
     pub threads: usize,
     /// The program that calls [`supervise`](crate::supervise) and nothing else; its standard input
@@ -77,14 +81,6 @@ pub enum DeviceError {
     },
 }
 
-/// What is missing on this machine to mount a unit, if anything.
-pub fn missing() -> Option<&'static str> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("root");
-    }
-    ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| !std::path::Path::new(path).exists())
-}
-
 /// A mounted unit. Close it with [`Mounted::close`]; dropping it does the same and tells nobody
 /// about errors.
 #[derive(Debug)]
@@ -118,9 +114,10 @@ impl Mounted {
             .map_err(|e| refused(format!("supervisor: {e}")))?;
         // The command keeps its copy of the socket, whose end is to be noticed.
         drop(options.supervisor);
-        let begun = begin(&socket, blocks, options.mkfs, options.threads);
+        let begin = Begin { mkfs: options.mkfs, transport: options.transport };
+        let begun = begin.run(&socket, blocks, options.threads);
         let (device, mount, server, served) = begun.map_err(|reason| {
-            let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+            let _ = rustix::net::shutdown(&socket, Shutdown::Both);
             let _ = supervisor.wait();
             refused(reason)
         })?;
@@ -185,7 +182,7 @@ impl Mounted {
         match served.recv_timeout(self.unmount_max) {
             Err(RecvTimeoutError::Timeout) => {
                 // The supervisor notices, and aborts.
-                let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+                let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
                 let waited_s = self.unmount_max.as_secs();
                 return Err(DeviceError::Busy { name: self.name.clone(), waited_s });
             }
@@ -241,45 +238,70 @@ fn open_folder(mount: &OwnedFd) -> io::Result<OwnedFd> {
 
 type Begun = (String, OwnedFd, JoinHandle<io::Result<()>>, Receiver<()>);
 
-fn begin(
-    socket: &OwnedFd,
-    blocks: Arc<dyn Blocks>,
+/// What the supervisor is asked for.
+struct Begin {
     mkfs: bool,
-    threads: usize,
-) -> Result<Begun, String> {
-    let text = |error: io::Error| error.to_string();
-    send(socket, &ToSupervisor::Begin { mkfs }, None).map_err(text)?;
-    let number = socket.as_raw_fd();
-    let (ended, served) = channel();
-    let (connected, connection) = sync_channel(1);
-    let server = std::thread::Builder::new()
-        .name("device".to_owned())
-        .spawn(move || {
-            let result = connect(number, &*blocks).and_then(|fuse| {
-                let _ = connected.send(());
-                fuse_file::serve(blocks, fuse, threads)
-            });
-            drop(connected);
-            let _ = ended.send(());
-            result
-        })
-        .map_err(text)?;
-    if connection.recv().is_err() {
-        return Err(match server.join() {
-            Ok(Err(error)) => error.to_string(),
-            _ => "the device's thread died".to_owned(),
-        });
-    }
-    match receive(socket).map_err(text)? {
-        Some((ToServer::Mounted { device }, Some(root))) => Ok((device, root, server, served)),
-        Some((ToServer::Failed { reason }, _)) => Err(reason),
-        _ => Err("the supervisor died".to_owned()),
+    transport: Transport,
+}
+
+/// What the device's requests come by.
+enum Connection {
+    Fuse(OwnedFd),
+    Ublk(UblkServer),
+}
+
+impl Begin {
+    fn run(
+        &self,
+        socket: &OwnedFd,
+        blocks: Arc<dyn Blocks>,
+        threads: usize,
+    ) -> Result<Begun, String> {
+        let text = |error: io::Error| error.to_string();
+        let (mkfs, transport) = (self.mkfs, self.transport);
+        let capacity_bytes = blocks.capacity_bytes();
+        send(socket, &ToSupervisor::Begin { mkfs, transport, capacity_bytes }, None)
+            .map_err(text)?;
+        let number = socket.as_raw_fd();
+        let (ended, served) = channel();
+        let (connected, connection) = sync_channel(1);
+        let server = std::thread::Builder::new()
+            .name("device".to_owned())
+            .spawn(move || {
+                let result = connect(number, &*blocks).and_then(|connection| {
+                    let _ = connected.send(());
+                    match connection {
+                        Connection::Fuse(fuse) => fuse_file::serve(blocks, fuse, threads),
+                        Connection::Ublk(server) => server.serve(&*blocks, threads),
+                    }
+                });
+                drop(connected);
+                let _ = ended.send(());
+                result
+            })
+            .map_err(text)?;
+        if connection.recv().is_err() {
+            return Err(reason_of(server));
+        }
+        match receive(socket).map_err(text)? {
+            Some((ToServer::Mounted { device }, Some(root))) => Ok((device, root, server, served)),
+            Some((ToServer::Failed { reason }, _)) => Err(reason),
+            _ if server.is_finished() => Err(reason_of(server)),
+            _ => Err("the supervisor died".to_owned()),
+        }
     }
 }
 
-/// Receives the FUSE connection into a table of descriptors that only the threads of the device
-/// have.
-fn connect(socket: RawFd, blocks: &dyn Blocks) -> io::Result<OwnedFd> {
+fn reason_of(server: JoinHandle<io::Result<()>>) -> String {
+    match server.join() {
+        Ok(Err(error)) => error.to_string(),
+        _ => "the device's thread died".to_owned(),
+    }
+}
+
+/// Receives the FUSE connection, or what leads to a ublk device, into a table of descriptors that
+/// only the threads of the device have.
+fn connect(socket: RawFd, blocks: &dyn Blocks) -> io::Result<Connection> {
     // When memory is short, the kernel must not make these threads write to the device that they
     // answer. Threads that this one starts inherit it. Not everywhere permitted.
     if let Err(error) = configure_io_flusher_behavior(true) {
@@ -292,7 +314,13 @@ fn connect(socket: RawFd, blocks: &dyn Blocks) -> io::Result<OwnedFd> {
     // socket, which nothing else here owns.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     match receive(&socket)? {
-        Some((ToServer::Serve, Some(fuse))) => Ok(fuse),
+        Some((ToServer::Serve, Some(fuse))) => Ok(Connection::Fuse(fuse)),
+        Some((ToServer::ServeUblk, Some(requests))) => match receive(&socket)? {
+            Some((ToServer::Memory, Some(memory))) => {
+                Ok(Connection::Ublk(UblkServer::new(requests, &memory)?))
+            }
+            _ => Err(io::Error::other("the supervisor died")),
+        },
         Some((ToServer::Failed { reason }, _)) => Err(io::Error::other(reason)),
         _ => Err(io::Error::other("the supervisor died")),
     }

@@ -15,7 +15,13 @@ pub(crate) trait BlockNode {
     fn path(&self) -> &str;
 
     /// Lets every request fail that the server has not answered, now and later.
-    fn abort(&self) -> io::Result<()>;
+    fn abort(&mut self) -> io::Result<()>;
+
+    /// Whether what is between the file system and the server has ended, so nothing answers.
+    fn is_broken(&mut self) -> bool;
+
+    /// Whether dropping this would take the device from a file system that is still mounted.
+    fn is_needed(&self) -> bool;
 }
 
 /// A loop device over a file of a FUSE file system: anywhere.
@@ -57,7 +63,16 @@ impl BlockNode for LoopOverFuse {
         self.device.path()
     }
 
-    fn abort(&self) -> io::Result<()> {
+    fn abort(&mut self) -> io::Result<()> {
         detached::abort(&self.root)
+    }
+
+    fn is_broken(&mut self) -> bool {
+        false
+    }
+
+    fn is_needed(&self) -> bool {
+        // A loop device clears itself when its last user has gone.
+        false
     }
 }

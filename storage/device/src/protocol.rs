@@ -1,5 +1,5 @@
-//! What the server and its supervisor say to each other: one message a packet, at most one
-//! descriptor with each.
+//! What the server, its supervisor and the owner of a ublk device say to each other: one message a
+//! packet, at most one descriptor with each.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,16 +12,22 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::transport::Transport;
+
 /// The longest message.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// From the server.
+/// From the server; and from the supervisor to the owner of a ublk device.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum ToSupervisor {
-    /// Make the device, with a new file system if `mkfs`, and mount it.
-    Begin { mkfs: bool },
+    /// Make a device of that size, with a new file system if `mkfs`, and mount it.
+    Begin { mkfs: bool, transport: Transport, capacity_bytes: u64 },
     /// The server has closed every file: unmount.
     End,
+    /// To the device owner, first: make a ublk device of that size.
+    Own { capacity_bytes: u64 },
+    /// To the device owner: answer what the server has not answered, now and later, with errors.
+    Abort,
 }
 
 /// From the supervisor.
@@ -29,12 +35,29 @@ pub(crate) enum ToSupervisor {
 pub(crate) enum ToServer {
     /// Serve this FUSE connection (its descriptor comes along).
     Serve,
+    /// Serve the requests of a ublk device (the socket to its owner comes along).
+    ServeUblk,
+    /// Their bytes are in this memory (its file comes along).
+    Memory,
     /// The file system is mounted (its root comes along) on this device.
     Mounted { device: String },
     /// Something failed; everything that was made is gone.
     Failed { reason: String },
     /// The file system is unmounted.
     Ended,
+}
+
+/// From the owner of a ublk device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum FromOwner {
+    /// By this socket the server gets requests (it comes along).
+    Requests,
+    /// Their bytes are in this memory (its file comes along).
+    Memory,
+    /// There is the disk.
+    Started { device: String },
+    /// Something failed; the device goes.
+    Failed { reason: String },
 }
 
 pub(crate) fn send<M: Serialize>(

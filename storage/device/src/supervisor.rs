@@ -11,17 +11,26 @@
 use std::io::{self, Read as _, Seek as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
 use crate::detached;
 use crate::node::{BlockNode, LoopOverFuse};
-use crate::protocol::{ToServer, ToSupervisor, receive, send};
+use crate::protocol::{FromOwner, ToServer, ToSupervisor, receive, send};
 use crate::superblock::Superblock;
+use crate::transport::Transport;
+use crate::ublk_control::is_usable;
+use crate::ublk_node::UblkNode;
+use crate::ublk_owner::own;
+
+/// How often it is looked whether a file system is unmounted.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Is the supervisor: standard input is the socket to the server. Returns when device and mount are
-/// gone.
+/// gone. A supervisor may start this program again, with the same arguments, as the owner of a ublk
+/// device.
 pub fn supervise() -> io::Result<()> {
     // The server decides when it is time: a signal from the terminal goes to both.
     // SAFETY: ignoring a signal runs no code of ours.
@@ -34,8 +43,18 @@ pub fn supervise() -> io::Result<()> {
     let _ = rustix::process::setsid();
     let server = rustix::process::getppid();
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    let Some((ToSupervisor::Begin { mkfs }, _)) = receive(&socket)? else { return Ok(()) };
-    let (node, root) = match begin(&socket, mkfs) {
+    let (mkfs, transport, capacity_bytes) = match receive(&socket)? {
+        Some((ToSupervisor::Begin { mkfs, transport, capacity_bytes }, _)) => {
+            (mkfs, transport, capacity_bytes)
+        }
+        Some((ToSupervisor::Own { capacity_bytes }, _)) => {
+            return own(&socket, capacity_bytes).inspect_err(|error| {
+                let _ = send(&socket, &FromOwner::Failed { reason: error.to_string() }, None);
+            });
+        }
+        _ => return Ok(()),
+    };
+    let (mut node, root) = match begin(&socket, mkfs, transport, capacity_bytes) {
         Ok(begun) => begun,
         Err(reason) => {
             let _ = send(&socket, &ToServer::Failed { reason }, None);
@@ -45,7 +64,7 @@ pub fn supervise() -> io::Result<()> {
     let device = node.path().to_owned();
     let is_told =
         send(&socket, &ToServer::Mounted { device: device.clone() }, Some(root.as_fd())).is_ok();
-    let in_order = is_told && wait_for_end(&socket, server);
+    let in_order = is_told && wait_for_end(&socket, server, &mut *node);
     if !in_order {
         tracing::error!("the server of {device} died: its device is taken away");
         if let Err(error) = node.abort() {
@@ -54,6 +73,12 @@ pub fn supervise() -> io::Result<()> {
     }
     // Unmounts before it returns, while the server or the abort answers.
     drop(root);
+    while in_order && node.is_needed() {
+        if is_alone(&socket, server, LOOK_AGAIN) {
+            let _ = node.abort();
+            break;
+        }
+    }
     drop(node);
     if in_order {
         let _ = send(&socket, &ToServer::Ended, None);
@@ -61,8 +86,17 @@ pub fn supervise() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the server's word (true) or its death (false).
-fn wait_for_end(socket: &OwnedFd, server: Option<Pid>) -> bool {
+/// Whether within that time nobody is at the other end any longer, or somebody says something
+/// before it is time.
+fn is_alone(socket: &OwnedFd, server: Option<Pid>, within: Duration) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    let within = Timespec::try_from(within).unwrap_or_default();
+    !matches!(poll(&mut fds, Some(&within)), Ok(0) | Err(rustix::io::Errno::INTR))
+        || is_dying(server)
+}
+
+/// Waits for the server's word (true) or its death, or that of what is in between (false).
+fn wait_for_end(socket: &OwnedFd, server: Option<Pid>, node: &mut dyn BlockNode) -> bool {
     let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
     loop {
         let mut fds = [PollFd::new(socket, PollFlags::IN)];
@@ -70,7 +104,7 @@ fn wait_for_end(socket: &OwnedFd, server: Option<Pid>) -> bool {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             _ => return matches!(receive(socket), Ok(Some((ToSupervisor::End, _)))),
         }
-        if is_dying(server) {
+        if is_dying(server) || node.is_broken() {
             return false;
         }
     }
@@ -99,18 +133,45 @@ fn is_dying_status(status: &str) -> bool {
     field("State:").starts_with(['Z', 'X']) || has_kill("SigPnd:") || has_kill("ShdPnd:")
 }
 
-fn begin(socket: &OwnedFd, mkfs: bool) -> Result<(LoopOverFuse, OwnedFd), String> {
-    let (connection, unserved) =
-        LoopOverFuse::prepare().map_err(|error| format!("FUSE: {error}"))?;
-    send(socket, &ToServer::Serve, Some(connection.as_fd())).map_err(|error| error.to_string())?;
-    // If this process kept it, the server's death would not end the connection.
-    drop(connection);
-    let node = unserved.attach().map_err(|error| format!("loop device: {error}"))?;
+type Begun = (Box<dyn BlockNode>, OwnedFd);
+
+fn begin(
+    socket: &OwnedFd,
+    mkfs: bool,
+    transport: Transport,
+    capacity_bytes: u64,
+) -> Result<Begun, String> {
+    let mut node = make_node(socket, transport, capacity_bytes)?;
     let mounted = make_and_mount(node.path(), mkfs);
     let root = mounted.inspect_err(|_| {
         let _ = node.abort();
     })?;
     Ok((node, root))
+}
+
+fn make_node(
+    socket: &OwnedFd,
+    transport: Transport,
+    capacity_bytes: u64,
+) -> Result<Box<dyn BlockNode>, String> {
+    let is_ublk = match transport {
+        Transport::Loop => false,
+        // If it cannot be had, there is an error that says why.
+        Transport::Ublk => true,
+        Transport::Auto => is_usable()
+            .inspect_err(|error| tracing::debug!("no ublk device, so a loop device: {error}"))
+            .is_ok(),
+    };
+    if is_ublk {
+        let node = UblkNode::start(socket, capacity_bytes);
+        return Ok(Box::new(node.map_err(|error| format!("ublk device: {error}"))?));
+    }
+    let (connection, unserved) =
+        LoopOverFuse::prepare().map_err(|error| format!("FUSE: {error}"))?;
+    send(socket, &ToServer::Serve, Some(connection.as_fd())).map_err(|error| error.to_string())?;
+    // If this process kept it, the server's death would not end the connection.
+    drop(connection);
+    Ok(Box::new(unserved.attach().map_err(|error| format!("loop device: {error}"))?))
 }
 
 fn make_and_mount(device: &str, mkfs: bool) -> Result<OwnedFd, String> {

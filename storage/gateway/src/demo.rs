@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nicache_device::Transport;
 use nicache_initiator::{IscsiLun, IscsiOptions, LunError, TargetUrl};
 use nicache_target::{Target, TargetOptions};
 use tempfile::TempDir;
@@ -20,7 +21,7 @@ pub struct Demo {
 impl Demo {
     /// What is missing on this machine, if anything: a program, or root.
     pub fn missing() -> Option<&'static str> {
-        nicache_target::missing().or_else(nicache_device::missing)
+        nicache_target::missing().or_else(|| Transport::default().missing())
     }
 
     /// Starts a target with a unit of `bytes` in a new folder below `below`. The calling thread

@@ -155,6 +155,8 @@ nicache_counters::counters! {
         pub admin: Option<String>,
         /// How payload travels.
         pub copy: CopyMode,
+        /// The block device below the file system.
+        pub device: String,
         /// Which chunks go when the memory is full, and how that is set.
         pub policy: String,
         /// What is wrong at the moment, if something is.
@@ -365,6 +367,7 @@ impl fmt::Display for Figures {
         if let Some(trouble) = &self.trouble {
             writeln!(f, "  TROUBLE: {trouble}")?;
         }
+        writeln!(f, "  its file system is on {}", self.device)?;
         if !self.exports.is_empty() {
             writeln!(f, "  exports {} at {}", self.exports.join(", "), self.addresses.join(", "))?;
         }

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nicache_device::{DeviceError, MountOptions, Mounted};
+use nicache_device::{DeviceError, MountOptions, Mounted, Transport};
 use nicache_initiator::Lun;
 use nicache_ncache::{Baseline, BlockServer, Cache, CacheOptions, Nicache, Original};
 use nicache_nfs::portmap::{self, Mapping};
@@ -48,6 +48,8 @@ pub struct GatewayConfig {
     pub lun: Arc<dyn Lun>,
     /// Makes a file system first, if the unit is empty. If it is not, nothing is touched.
     pub mkfs: bool,
+    /// Which block device the file system is on.
+    pub transport: Transport,
     /// The program that calls `nicache_device::supervise` and nothing else.
     pub supervisor: Command,
     /// What is exported. Nothing: NFS is not served.
@@ -147,9 +149,13 @@ impl Gateway {
         let lun: Arc<dyn Lun> = metered.clone();
         let cache = Cache::new(lun, config.cache).map_err(GatewayError::Cache)?;
         let blocks = Arc::new(BlockServer::new(Arc::clone(&cache)));
-        let (mkfs, threads) = (config.mkfs, DEVICE_THREADS);
-        let options =
-            MountOptions { mkfs, threads, supervisor: config.supervisor, unmount_max: UNMOUNT_MAX };
+        let options = MountOptions {
+            mkfs: config.mkfs,
+            transport: config.transport,
+            threads: DEVICE_THREADS,
+            supervisor: config.supervisor,
+            unmount_max: UNMOUNT_MAX,
+        };
         let mounted = Mounted::open(blocks, options)?;
         let payload: Arc<dyn Payload> = match config.copy {
             CopyMode::Original => Arc::new(Original::new(Arc::clone(&cache))),
@@ -352,6 +358,10 @@ impl Gateway {
             evicted: cache.evicted,
             declined: cache.declined,
             policy: self.policy.clone(),
+            device: self
+                .mounted
+                .as_ref()
+                .map_or_else(String::new, |mounted| mounted.device().to_owned()),
             dirty_bytes: block_bytes(cache.dirty_chunks),
             cache_bytes: cache.bytes as u64,
             cache_bytes_max: self.cache_bytes_max,

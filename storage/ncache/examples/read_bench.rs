@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use nicache_device::{MountOptions, Mounted, missing, supervise};
+use nicache_device::{MountOptions, Mounted, Transport, supervise};
 use nicache_initiator::MemoryLun;
 use nicache_ncache::{BlockServer, Cache, CacheOptions, Nicache, Original};
 use nicache_payload::{FileId, Payload, Stability};
@@ -25,13 +25,19 @@ fn main() {
     if std::env::args().nth(1).is_some_and(|argument| argument == "supervise") {
         return supervise().expect("supervisor");
     }
-    if let Some(missing) = missing() {
+    let transport = Transport::default();
+    if let Some(missing) = transport.missing() {
         return println!("there is no {missing}");
     }
     let mut supervisor = Command::new(std::env::current_exe().expect("own path"));
     supervisor.arg("supervise").stdout(Stdio::null());
-    let options =
-        MountOptions { mkfs: true, threads: 2, supervisor, unmount_max: Duration::from_secs(60) };
+    let options = MountOptions {
+        mkfs: true,
+        transport,
+        threads: 2,
+        supervisor,
+        unmount_max: Duration::from_secs(60),
+    };
     let cache =
         Cache::new(Arc::new(MemoryLun::new(512 << 20)), CacheOptions::default()).expect("cache");
     let mounted =

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nicache_device::{MountOptions, Mounted, Plain};
+use nicache_device::{MountOptions, Mounted, Plain, Transport};
 use nicache_initiator::{IscsiLun, IscsiOptions, Lun};
 use rustix::fs::CWD;
 use rustix::mount::{MountFlags, MoveMountFlags, UnmountFlags, mount, move_mount, unmount};
@@ -48,7 +48,13 @@ pub fn serve(url: &str, folder: &Path, nicache: &Path) -> Result<()> {
     let lun: Arc<dyn Lun> = Arc::new(IscsiLun::open(&url.parse()?, &IscsiOptions::default())?);
     let mut supervisor = Command::new(nicache);
     supervisor.arg("mount-owner").stdout(Stdio::null());
-    let options = MountOptions { mkfs: false, threads: 4, supervisor, unmount_max: PATIENCE };
+    let options = MountOptions {
+        mkfs: false,
+        threads: 4,
+        transport: Transport::default(),
+        supervisor,
+        unmount_max: PATIENCE,
+    };
     let mounted = Mounted::open(Arc::new(Plain(lun)), options)?;
     move_mount(mounted.root(), "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .context("cannot mount the unit")?;

@@ -117,8 +117,8 @@ fn check(options: &NfsOptions) -> Result<()> {
             "--copy baseline sends zeroes instead of what files contain: it is for --demo and for measurements only"
         );
     }
-    let missing = if options.demo { Demo::missing() } else { nicache_device::missing() };
-    match missing {
+    let of_demo = options.demo.then(Demo::missing).flatten();
+    match of_demo.or_else(|| options.device.missing()) {
         None => Ok(()),
         Some("root") => bail!(
             "nicache nfs needs root, for its device and its mount: try `sudo nicache nfs ...`"
@@ -129,6 +129,11 @@ fn check(options: &NfsOptions) -> Result<()> {
         Some("/dev/loop-control") => {
             bail!(
                 "there is no /dev/loop-control: run `modprobe loop`, or give the container that device"
+            )
+        }
+        Some("/dev/ublk-control") => {
+            bail!(
+                "there is no /dev/ublk-control: run `modprobe ublk_drv`, or leave out --device ublk; not every kernel has it"
             )
         }
         Some("tgtd" | "tgtadm") => bail!("--demo needs tgtd: run `apt install tgt`"),
@@ -218,6 +223,7 @@ fn config(options: &NfsOptions, lun: Arc<dyn Lun>, kept: &KeptKey) -> GatewayCon
     GatewayConfig {
         lun,
         mkfs: options.mkfs || options.demo,
+        transport: options.device,
         supervisor,
         exports,
         web: options.http.clone(),
@@ -321,7 +327,7 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
     if options.json {
         let line = serde_json::json!({
             "event": "serving", "name": figures.name, "pid": figures.pid, "unit": figures.unit,
-            "exports": figures.exports, "policy": figures.policy,
+            "exports": figures.exports, "policy": figures.policy, "device": figures.device,
             "addresses": figures.addresses, "admin": figures.admin, "mount": mounts, "http": web,
         });
         logs::print(&line.to_string());

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use nicache_device::Transport;
 use nicache_gateway::{CopyMode, ExportLine, WebLine};
 use nicache_initiator::TargetUrl;
 use nicache_policy::{ChosenPolicy, PolicyName};
@@ -155,6 +156,12 @@ pub(crate) struct NfsOptions {
     /// --demo)
     #[arg(long, value_name = "WAY", default_value = "nicache")]
     pub copy: CopyMode,
+
+    /// Block device below the file system: loop (over a file of a FUSE file system), ublk (the
+    /// kernel's driver for devices that a program answers: Linux 6.12 and `modprobe ublk_drv`),
+    /// auto (ublk where the driver is loaded, else loop)
+    #[arg(long, value_name = "KIND", default_value = "loop")]
+    pub device: Transport,
 
     /// Junk is what is asked for: `nicache bench nfs` measures --copy baseline on a unit of its own
     #[arg(long, hide = true)]

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nicache_device::Transport;
 use nicache_gateway::{CopyMode, Gateway, GatewayConfig, Metered};
 use nicache_initiator::{IscsiLun, IscsiOptions, Lun};
 use nicache_ncache::CacheOptions;
@@ -86,6 +87,7 @@ pub(crate) fn config_for(
         exports: exports.iter().map(|line| line.parse().unwrap()).collect(),
         web: Vec::new(),
         copy,
+        transport: Transport::default(),
         cache: CacheOptions::default(),
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
         portmap_udp: None,

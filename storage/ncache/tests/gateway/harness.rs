@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nicache_device::{MountOptions, Mounted, Plain};
+use nicache_device::{MountOptions, Mounted, Plain, Transport};
 use nicache_filemap::{Wait, cached_pages, drop_pages, write_back};
 use nicache_initiator::{BLOCK_BYTES, Lun, MemoryLun};
 use nicache_ncache::{BlockServer, Cache, CacheOptions, Nicache};
@@ -19,11 +19,17 @@ pub(crate) const BLOCK: usize = BLOCK_BYTES;
 
 /// Whether this machine cannot run it; says why.
 pub(crate) fn skipped() -> bool {
-    let missing = nicache_device::missing();
+    let missing = transport().missing();
     if let Some(missing) = missing {
         println!("skipped: there is no {missing}");
     }
     missing.is_some()
+}
+
+/// On which device: that of a guest of tools/kernels, or what there is.
+fn transport() -> Transport {
+    std::env::var("NICACHE_TEST_DEVICE")
+        .map_or_else(|_| Transport::default(), |name| name.parse().unwrap())
 }
 
 pub(crate) fn mount_options(mkfs: bool) -> MountOptions {
@@ -32,7 +38,13 @@ pub(crate) fn mount_options(mkfs: bool) -> MountOptions {
         .args(["supervisor_process", "--exact"])
         .env("NICACHE_SUPERVISOR", "1")
         .stdout(Stdio::null());
-    MountOptions { mkfs, threads: 4, supervisor, unmount_max: Duration::from_secs(60) }
+    MountOptions {
+        mkfs,
+        transport: transport(),
+        threads: 4,
+        supervisor,
+        unmount_max: Duration::from_secs(60),
+    }
 }
 
 pub(crate) struct Gateway {
