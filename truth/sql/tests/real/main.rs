@@ -275,13 +275,14 @@ fn mariadb() {
         ),
         &["app.counters"],
     );
+    bench.expect(&bench.shell("/*!40000 UPDATE counters SET n = n + 1 */"), &["app.counters"]);
     for sql in [
         "CALL p()",
         "SELECT f()",
         "PREPARE s FROM 'UPDATE counters SET n = n + 1'; EXECUTE s",
         "EXECUTE IMMEDIATE 'UPDATE counters SET n = n + 1'",
         "BEGIN NOT ATOMIC UPDATE counters SET n = n + 1; END",
-        "/*!40000 UPDATE counters SET n = n + 1 */",
+        "/*!100100 UPDATE counters SET n = n + 1 */",
         "SET sql_mode = 'ORACLE'; BEGIN UPDATE counters SET n = n + 1; END;",
         "XA START 'x'; UPDATE counters SET n = n + 1; XA END 'x'; XA PREPARE 'x'; XA COMMIT 'x'",
         "CREATE TABLE copy AS SELECT * FROM counters",
