@@ -78,6 +78,7 @@ mod tests {
         }
         // What is in messages stays as it is.
         assert_eq!((RefusalReason::NoMatchingFile.code(), RefusalReason::Decided.code()), (1, 17));
-        assert_eq!((RefusalReason::from_code(0), RefusalReason::from_code(18)), (None, None));
+        assert_eq!(RefusalReason::Unseen.code(), 18);
+        assert_eq!((RefusalReason::from_code(0), RefusalReason::from_code(19)), (None, None));
     }
 }
