@@ -12,11 +12,12 @@ mod statements;
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::OnceLock;
 
 use common::{ServerThread, directory_on_ext4, slot};
@@ -617,15 +618,38 @@ fn processes_of_the_server_come_and_go() {
         table.stamp_of(SourceSlot::EVERYTHING) < stamp
     });
     assert!(is_silent);
+    // A process of its own, because the first descriptors are looked at, and here all tests share
+    // them.
+    const PROGRAM: &str = r#"
+import socket, subprocess, sys
+for line in sys.stdin:
+    if line == "listen\n":
+        listener = socket.create_server(("0.0.0.0", 0))
+    else:
+        subprocess.run(["/bin/true"], check=True)
+    print("done", flush=True)
+"#;
+    let mut program = server.run(|| {
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    let mut said = BufReader::new(program.stdout.take().unwrap()).lines();
+    let mut asked = program.stdin.take().unwrap();
+    let mut ask = |what: &str| {
+        asked.write_all(what.as_bytes()).unwrap();
+        assert_eq!(said.next().unwrap().unwrap(), "done");
+    };
     let stamp = table.advance_clock();
-    let listener = server.run(|| std::net::TcpListener::bind("0.0.0.0:0").unwrap());
+    ask("listen\n");
     assert!(table.stamp_of(SourceSlot::EVERYTHING) >= stamp, "it listens");
     for _ in 0..20 {
         let stamp = table.advance_clock();
-        server.run(run);
+        ask("run\n");
         assert!(table.stamp_of(SourceSlot::EVERYTHING) >= stamp);
     }
-    drop(listener);
+    drop(asked);
+    program.wait().unwrap();
 }
 
 /// One that may serve pages has started it: its paths cannot be looked up any longer.
