@@ -9,12 +9,8 @@
 //!   the last reference to its own file system would wait for itself for ever.
 //! * [`Transport`] (`transport.rs`) is how the kernel's requests come here, and `node.rs` where
 //!   block devices come from: [`LoopOverFuse`](node::LoopOverFuse) (`fuse_file.rs`,
-//!   `loop_device.rs`), or the kernel's ublk driver (`ublk_node.rs`); `block_queue.rs` sets what
-//!   both need.
-//! * A ublk device has a process between the kernel and the server, the device owner
-//!   (`ublk_owner.rs`): `ublk_control.rs` makes its device and takes it away, `ublk_abi.rs` is what
-//!   the driver understands, `ublk_slots.rs` what owner and server say to each other, and
-//!   `ublk_server.rs` the server's side.
+//!   `loop_device.rs`), or the kernel's ublk driver (`ublk/`, with a process of its own between the
+//!   kernel and the server); `block_queue.rs` sets what both need.
 //! * `detached.rs` makes mounts that are in no namespace: nobody else sees them, and they go with
 //!   their descriptors.
 //! * `isolation.rs` lets a killed server end although threads of it wait for its own device.
@@ -38,12 +34,7 @@ mod protocol;
 mod superblock;
 mod supervisor;
 mod transport;
-mod ublk_abi;
-mod ublk_control;
-mod ublk_node;
-mod ublk_owner;
-mod ublk_server;
-mod ublk_slots;
+mod ublk;
 
 pub use blocks::{Blocks, Plain};
 pub use mounted::{DeviceError, MountOptions, Mounted};

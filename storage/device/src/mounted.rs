@@ -21,7 +21,7 @@ use crate::isolation::isolate_descriptors;
 use crate::protocol::{ToServer, ToSupervisor, receive, send};
 use crate::superblock::{Superblock, Unsuitable};
 use crate::transport::Transport;
-use crate::ublk_server::UblkServer;
+use crate::ublk::server::UblkServer;
 
 /// How a unit is mounted.
 #[derive(Debug)]

@@ -21,9 +21,9 @@ use crate::node::{BlockNode, LoopOverFuse};
 use crate::protocol::{FromOwner, ToServer, ToSupervisor, receive, send};
 use crate::superblock::Superblock;
 use crate::transport::Transport;
-use crate::ublk_control::is_usable;
-use crate::ublk_node::UblkNode;
-use crate::ublk_owner::own;
+use crate::ublk::control::is_usable;
+use crate::ublk::node::UblkNode;
+use crate::ublk::owner::own;
 
 /// How often it is looked whether a file system is unmounted.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

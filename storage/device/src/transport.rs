@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ublk_control;
+use crate::ublk;
 
 /// Which block device the file system is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -41,9 +41,9 @@ impl Transport {
         }
         let of_loop = || first_missing(&["/dev/fuse", "/dev/loop-control"]);
         match self {
-            Self::Auto => of_loop().filter(|_| ublk_control::is_usable().is_err()),
+            Self::Auto => of_loop().filter(|_| ublk::control::is_usable().is_err()),
             Self::Loop => of_loop(),
-            Self::Ublk => first_missing(&[ublk_control::CONTROL]),
+            Self::Ublk => first_missing(&[ublk::control::CONTROL]),
         }
     }
 }

@@ -18,9 +18,9 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use super::abi::{Command, DEPTH, DeviceInfo, FLAG_USER_COPY, REQUEST_BYTES_MAX};
+use super::abi::{control_command, parameters};
 use crate::block_queue::has_stable_pages;
-use crate::ublk_abi::{Command, DEPTH, DeviceInfo, FLAG_USER_COPY, REQUEST_BYTES_MAX};
-use crate::ublk_abi::{control_command, parameters};
 
 /// The driver's file for commands.
 pub(crate) const CONTROL: &str = "/dev/ublk-control";

@@ -26,13 +26,13 @@ use rustix::mm::{MapFlags, MlockAllFlags, ProtFlags, mlockall, mmap, munmap};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use rustix::process::configure_io_flusher_behavior;
 
-use crate::protocol::{FromOwner, ToSupervisor, receive, send};
-use crate::ublk_abi::{
+use super::abi::{
     ABORTED, COMMIT_AND_FETCH, DEPTH, DESCRIPTION_BYTES, Description, FETCH, Operation,
     REQUEST_BYTES_MAX, bytes_at, request_command,
 };
-use crate::ublk_control::{UblkDevice, is_used, open_characters};
-use crate::ublk_slots::{Answer, Request, Slots, hand_over, take};
+use super::control::{UblkDevice, is_used, open_characters};
+use super::slots::{Answer, Request, Slots, hand_over, take};
+use crate::protocol::{FromOwner, ToSupervisor, receive, send};
 
 /// Completions that are not those of requests: the server has answered, or the other thread has
 /// something to say.

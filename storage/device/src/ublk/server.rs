@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use super::abi::{Description, Operation, REQUEST_BYTES_MAX};
+use super::slots::{Answer, Request, Slots, hand_over, take};
 use crate::blocks::{Blocks, error_number, is_whole};
-use crate::ublk_abi::{Description, Operation, REQUEST_BYTES_MAX};
-use crate::ublk_slots::{Answer, Request, Slots, hand_over, take};
 
 /// Requests, and the memory that their bytes are in.
 pub(crate) struct UblkServer {

@@ -10,7 +10,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::ublk_abi::{DEPTH, Description, Operation, REQUEST_BYTES_MAX};
+use super::abi::{DEPTH, Description, Operation, REQUEST_BYTES_MAX};
 
 const MEMORY_BYTES: usize = DEPTH as usize * REQUEST_BYTES_MAX;
 

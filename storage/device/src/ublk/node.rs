@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
+use super::control::{is_used, remove};
 use crate::node::BlockNode;
 use crate::protocol::{FromOwner, ToServer, ToSupervisor, receive, send};
-use crate::ublk_control::{is_used, remove};
 
 /// The device owner, and the device that it has.
 pub(crate) struct UblkNode {
