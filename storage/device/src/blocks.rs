@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use nicache_initiator::{BLOCK_BYTES, Lun, LunError};
 
 /// The content of a block device. Calls come from several threads; every offset and length is made
-/// of whole blocks of [`BLOCK_BYTES`](nicache_initiator::BLOCK_BYTES).
+/// of whole blocks of [`BLOCK_BYTES`].
 pub trait Blocks: Send + Sync {
     /// How messages name it.
     fn name(&self) -> &str;
