@@ -481,6 +481,8 @@ impl Primary {
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder.path(), everybody).unwrap();
         let data = format!("--datadir={}", folder.path().join("db").display());
+        // A server that starts deletes what it takes for left behind in a folder that all share.
+        let temporary = format!("--tmpdir={}", folder.path().display());
         let made = Command::new("mariadb-install-db")
             .args([
                 "--no-defaults",
@@ -488,6 +490,7 @@ impl Primary {
                 "--user=www-data",
                 "--skip-innodb-use-native-aio",
                 &data,
+                &temporary,
             ])
             .output()
             .unwrap();
@@ -500,6 +503,7 @@ impl Primary {
             "--user=www-data",
             "--skip-innodb-use-native-aio",
             &data,
+            &temporary,
         ]);
         command.args([
             "--bind-address=127.0.0.1",

@@ -63,6 +63,10 @@ impl Server {
     fn mariadb_with(options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
+        // A server that starts deletes what it takes for left behind in a folder that all share.
+        let temporary = directory.path().join("temporary");
+        std::fs::create_dir(&temporary).unwrap();
+        let temporary = format!("--tmpdir={}", temporary.display());
         run(
             Command::new("mariadb-install-db")
                 .args([
@@ -71,7 +75,7 @@ impl Server {
                     "--auth-root-authentication-method=normal",
                     "--skip-test-db",
                 ])
-                .arg(format!("--datadir={}", data.display())),
+                .args([format!("--datadir={}", data.display()), temporary.clone()]),
             "mariadb-install-db (install mariadb-server)",
         );
         let path = |name: &str| directory.path().join(name).display().to_string();
@@ -88,6 +92,7 @@ impl Server {
                 "--local-infile=1",
             ])
             .args([format!("--datadir={}", data.display()), format!("--socket={}", path("server"))])
+            .arg(temporary)
             .args([format!("--pid-file={}", path("pid")), format!("--log-error={}", path("log"))])
             .args([
                 "--innodb-buffer-pool-size=16M",
