@@ -270,7 +270,7 @@ fn a_server_that_is_killed_leaves_nothing_behind() {
 #[test]
 fn what_all_left_behind_is_deleted_by_the_next_start() {
     if Transport::Ublk.missing().is_some() || transport() == Transport::Loop {
-        return println!("skipped: there is no ublk");
+        return println!("skipped: this kernel lacks ublk");
     }
     let (mut server, device, supervisor) = start_server();
     let characters = device.replace("ublkb", "ublkc");
@@ -370,7 +370,7 @@ fn a_kernel_without_the_driver_is_told_so_and_has_a_loop_device_instead() {
 #[test]
 fn a_device_owner_that_is_killed_takes_the_device_with_it() {
     if Transport::Ublk.missing().is_some() || transport() == Transport::Loop {
-        return println!("skipped: there is no ublk");
+        return println!("skipped: this kernel lacks ublk");
     }
     let lun = Arc::new(MemoryLun::new(64 << 20));
     let mounted = Mounted::open(Arc::new(Plain(lun.clone())), options(true)).unwrap();

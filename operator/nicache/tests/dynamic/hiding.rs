@@ -51,7 +51,7 @@ fn programs_that_use_io_uring() {
         let _ring = beside(&stage, &["wait"]);
         change(&stage, "waits");
     });
-    cases.run("one that is no part of the server", || {
+    cases.run("one that is not a part of the server", || {
         let _ring = beside(&stage, &["open", &text]);
         change(&stage, "beside");
     });
