@@ -215,9 +215,11 @@ impl<W: Port, H: Port> Card<W, H> {
             return Keep::Yes;
         }
         let end = head.seq + len;
-        if head.seq.gt(flow.rcv_nxt) || (end + u32::from(head.flags.fin())).le(flow.rcv_nxt) {
+        let is_old = (end + u32::from(head.flags.fin())).le(flow.rcv_nxt);
+        if head.seq.gt(flow.rcv_nxt) || is_old || flow.client_fin {
             // A gap, or nothing new: RFC 5681 section 4.2 wants an immediate ACK. Requests are
-            // short, so out-of-order data is not kept; the client sends it again.
+            // short, so out-of-order data is not kept; the client sends it again. Nothing comes
+            // behind a FIN (RFC 9293 section 3.10.7.4).
             self.ack_client(flow, now);
             if end.le(flow.rcv_nxt) {
                 self.probe_host(flow);

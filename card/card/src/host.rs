@@ -523,13 +523,15 @@ impl<W: Port, H: Port> Card<W, H> {
         self.host_reply_segment(flow, frame, tcp, now)
     }
 
-    /// Takes what the host sends on a connection that the card closes toward it.
+    /// Takes what the host sends on a connection that the card closes toward it; nothing comes
+    /// behind a FIN (RFC 9293 section 3.10.7.4).
     fn take_host_end(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) {
         let end = tcp.head.seq + tcp.payload_len();
-        if end.gt(flow.host.rcv_nxt) && tcp.head.seq.le(flow.host.rcv_nxt) {
+        let is_open = !flow.host.fin_taken;
+        if is_open && end.gt(flow.host.rcv_nxt) && tcp.head.seq.le(flow.host.rcv_nxt) {
             flow.host.rcv_nxt = end;
         }
-        if tcp.head.flags.fin() && end == flow.host.rcv_nxt {
+        if is_open && tcp.head.flags.fin() && end == flow.host.rcv_nxt {
             flow.host.rcv_nxt = end + 1;
             flow.host.fin_taken = true;
         }

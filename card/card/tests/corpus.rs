@@ -48,6 +48,8 @@ fn happenings() -> impl Strategy<Value = Vec<u8>> {
         1 => (slot(), any::<u8>(), any::<u8>()).prop_map(|(slot, what, how)| vec![slot, what, how]),
         2 => (48u8..51, path()).prop_map(|(what, path)| vec![what, path]),
         2 => (41u8..46, 0u8..14).prop_map(|(what, time)| vec![what, time]),
+        // Both ends go on behind their FIN.
+        1 => (slot(), path()).prop_map(|(slot, path)| vec![slot, path, 96, 62 | 192]),
         2 => (24u8..63, slot(), any::<[u8; 2]>())
             .prop_map(|(what, slot, more)| vec![what | slot, more[0], more[1]]),
     ];

@@ -39,7 +39,7 @@ const MEMORIES: usize = 32;
 /// Frames that a wire holds in one direction.
 const WIRE_FRAMES: usize = 24;
 /// Number of the server's address.
-const SERVER: u8 = 9;
+pub(super) const SERVER: u8 = 9;
 
 /// What was done to a frame on its way.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use super::choices::Choices;
 use super::client::{Asked, Client};
 use super::content::PATHS;
 use super::oracle;
-use super::traffic::{Change, Outcome, Traffic};
+use super::traffic::{Change, Outcome, SERVER, Traffic};
 
 /// Connections at a time.
 const SLOTS: usize = 4;
@@ -134,7 +134,8 @@ fn step(traffic: &mut Traffic, slots: &mut [Option<usize>; SLOTS], choices: &mut
         59 => operate(traffic, choices.byte()),
         60 => mood(traffic, choices.byte()),
         61 => flood(traffic, choices.byte()),
-        62 => traffic.at_once[slot % 3] ^= true,
+        62 if slot == 3 => go_on_behind_fin(traffic),
+        62 => traffic.at_once[slot] ^= true,
         _ => traffic.turn_gap(),
     }
 }
@@ -319,6 +320,32 @@ fn garbage(traffic: &mut Traffic, side: usize, choices: &mut Choices<'_>) {
         *if side == 0 { &mut traffic.lies.anybody } else { &mut traffic.lies.host_order } = true;
     }
     traffic.give(side, frame, Offload::default(), None);
+}
+
+/// Both ends say more on connections that they have closed, right behind their FIN.
+fn go_on_behind_fin(traffic: &mut Traffic) {
+    let more = request(1, 0, 0);
+    for number in 0..traffic.clients.len() {
+        let now_ms = traffic.now_ms();
+        let client = &mut traffic.clients[number];
+        if !client.fin || client.is_dead {
+            continue;
+        }
+        client.has_lied = true;
+        let head = client.head(Flags::ACK | Flags::PSH, client.out.len() + 1, now_ms);
+        let frame = traffic.line.segment(client.address, SERVER, &head, &more, false);
+        traffic.give(0, frame, Offload::default(), Some(number));
+    }
+    for number in 0..traffic.ends.len() {
+        let now_ms = traffic.now_ms();
+        let end = &traffic.ends[number];
+        if !end.fin || end.is_dead {
+            continue;
+        }
+        let head = end.head(Flags::ACK | Flags::PSH, end.sent(), now_ms);
+        traffic.lies.host_order = true;
+        traffic.emit_host(number, &head, b"HTTP/1.1 408 Late\r\n\r\n");
+    }
 }
 
 /// What an operator and the watcher's lease do.

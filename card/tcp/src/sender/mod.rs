@@ -353,6 +353,7 @@ impl Sender {
 
     /// `bytes` more exist after the current end. Less than 2^31 may be unacknowledged at a time,
     /// and nothing may follow a FIN.
+    #[track_caller]
     pub fn enqueue(&mut self, bytes: u32) {
         debug_assert!(!self.fin, "data behind FIN");
         debug_assert!(

@@ -73,6 +73,7 @@ http {{
     sendfile on;
     tcp_nopush on;
     access_log off;
+    log_not_found off;
     client_body_temp_path {own}/temp-body;
     proxy_temp_path {own}/temp-proxy;
     fastcgi_temp_path {own}/temp-fastcgi;

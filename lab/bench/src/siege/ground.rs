@@ -150,7 +150,11 @@ impl Ground {
         let text = run_nicache(nicache, &["status", "--json", "--name", &self.name])?;
         let status: Value = serde_json::from_str(&text)?;
         let pid = status["card_pid"].as_u64().context("no card_pid in the status")?;
-        ensure!(pid == u64::from(self.card_pid), "the card has ended and was started anew");
+        ensure!(
+            pid == u64::from(self.card_pid),
+            "the card has ended and was started anew. nicache said last:\n{}",
+            self.process.last_words()
+        );
         Gauges::new(&status, self.card_pid)
     }
 }
