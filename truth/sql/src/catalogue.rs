@@ -8,10 +8,12 @@
 //! Each row is one column of fields between tabs. Names are in hexadecimal, so no name can
 //! forge a row.
 
+mod changes;
 mod expansion;
 
 use std::collections::HashMap;
 
+pub use self::changes::ChangedTables;
 pub use self::expansion::expand;
 use crate::dialects::Dialect;
 use crate::footprint::Context;
@@ -51,6 +53,9 @@ pub struct Catalogue {
     database: Option<Box<str>>,
     tables: Vec<Table>,
     by_name: HashMap<Box<str>, Vec<usize>>,
+    /// Tables that are not there but have been, or are to be, and what a foreign key takes along
+    /// with their rows.
+    orphans: Vec<(TableId, TableId)>,
     routines: HashMap<Box<str>, Routine>,
     /// One of them can be called by a SELECT and may change something, or a view does so.
     routine_may_write: bool,
@@ -69,6 +74,9 @@ enum Storage {
     Sequence,
 }
 
+/// Schema and name, as they are compared.
+type TableId = (Box<str>, Box<str>);
+
 #[derive(Clone, Debug)]
 struct Table {
     /// Schema and name as the server has them.
@@ -81,14 +89,33 @@ struct Table {
     /// What each trigger does.
     triggers: Vec<Vec<Statement>>,
     /// Tables whose rows change with rows of this one.
-    cascades: Vec<(Box<str>, Box<str>)>,
+    cascades: Vec<TableId>,
     /// Partitions and children.
-    parts: Vec<(Box<str>, Box<str>)>,
+    parts: Vec<TableId>,
     columns: HashMap<Box<str>, ColumnKind>,
     /// The columns of each unique key; none for an expression.
     unique: Vec<(Box<str>, Vec<Option<KeyColumn>>)>,
     /// Rules or row security: nothing can be said.
     opaque: bool,
+}
+
+impl Table {
+    /// One of which nothing else is known.
+    fn new(schema: Box<str>, name: Box<str>, storage: Storage) -> Self {
+        Self {
+            exact: (Vec::new(), Vec::new()),
+            schema,
+            name,
+            storage,
+            view: None,
+            triggers: Vec::new(),
+            cascades: Vec::new(),
+            parts: Vec::new(),
+            columns: HashMap::new(),
+            unique: Vec::new(),
+            opaque: false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +148,7 @@ impl Catalogue {
             database: None,
             tables: Vec::new(),
             by_name: HashMap::new(),
+            orphans: Vec::new(),
             routines: HashMap::new(),
             routine_may_write: false,
             defaults: Defaults {
@@ -183,19 +211,7 @@ impl Catalogue {
                 let exact = (unhex(schema)?, unhex(name)?);
                 let (schema, name) = (unhex_name(schema)?, unhex_name(name)?);
                 self.by_name.entry(name.clone()).or_default().push(self.tables.len());
-                self.tables.push(Table {
-                    exact,
-                    schema,
-                    name,
-                    storage,
-                    view: None,
-                    triggers: Vec::new(),
-                    cascades: Vec::new(),
-                    parts: Vec::new(),
-                    columns: HashMap::new(),
-                    unique: Vec::new(),
-                    opaque: false,
-                });
+                self.tables.push(Table { exact, ..Table::new(schema, name, storage) });
             }
             ["view", schema, name, body] => {
                 let body = unhex(body)?;
@@ -210,7 +226,14 @@ impl Catalogue {
             ["opaque", schema, name] => self.table_mut(schema, name)?.opaque = true,
             ["cascade", schema, name, child_schema, child] => {
                 let child = (unhex_name(child_schema)?, unhex_name(child)?);
-                self.table_mut(schema, name)?.cascades.push(child);
+                let (schema, name) = (unhex_name(schema)?, unhex_name(name)?);
+                let parents: Vec<usize> = self.find(Some(&schema), &name).collect();
+                for at in &parents {
+                    self.tables[*at].cascades.push(child.clone());
+                }
+                if parents.is_empty() {
+                    self.orphans.push(((schema, name), child));
+                }
             }
             ["part", schema, name, child_schema, child] => {
                 let child = (unhex_name(child_schema)?, unhex_name(child)?);

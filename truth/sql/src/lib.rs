@@ -44,9 +44,10 @@
 //! * **The end of a connection** needs no call: what was not committed is undone. What its last
 //!   request may have done is in doubt until the server has closed its side.
 //! * **The catalogue** is fetched before the first page is kept, and taken away (`None`) from
-//!   [`Event::SchemaChanged`] until a new one was fetched after that request ended. It may be
-//!   fetched late and seldom: without it all that happens is that every statement touches
-//!   everything in reach.
+//!   [`Event::SchemaChanged`] until a new one was fetched after that request ended. After
+//!   [`Event::TablesChanged`] it stays, once it is changed ([`Catalogue::change`]); so is one that
+//!   is fetched before that request ended. It may be fetched late and seldom: without it all that
+//!   happens is that every statement touches everything in reach.
 //! * [`Reason::Delayed`] changes come after the reply, and [`Catalogue::has_hidden_writers`] ones
 //!   without any statement: no page that reads the database may then be kept longer than what
 //!   cannot be seen allows. The same holds for servers that this one is a replica of, and for
@@ -68,6 +69,7 @@ mod catalogue;
 mod client;
 mod coarse;
 mod command;
+mod definition;
 mod dialects;
 mod footprint;
 mod functions;
@@ -85,7 +87,9 @@ mod turns;
 mod walk;
 mod whole_reply;
 
-pub use catalogue::{Catalogue, CatalogueError, Defaults, expand, query as catalogue_query};
+pub use catalogue::{
+    Catalogue, CatalogueError, ChangedTables, Defaults, expand, query as catalogue_query,
+};
 pub use coarse::{COARSE_BYTES, COARSE_TEXT_BYTES, is_certain_read};
 pub use dialects::Dialect;
 pub use footprint::{Context, Footprint};
@@ -93,7 +97,7 @@ pub use key::{Access, ColumnKind, Constant, Literal, Restriction, Value, conflic
 pub use parse::{STATEMENT_BYTES_MAX, is_plain, parse};
 pub use reason::Reason;
 pub use session::{Event, Execution, Parse, Session, Uncached};
-pub use statement::{Class, Setting, Statement, TableUse, Upsert};
+pub use statement::{Class, Setting, Statement, TableChange, TableUse, Upsert};
 pub use target::{TableName, Target};
 pub use turns::Turns;
 pub use whole_reply::is_whole_reply;

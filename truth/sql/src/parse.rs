@@ -159,15 +159,27 @@ fn version_comment(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if ADVICE.contains(&content) && (digits == 0 || is_older(version)) {
         return Some((b"", behind));
     }
-    let is_plain = |byte: &u8| {
-        matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'"' | b'`' | b'#' | b';')
-    };
+    let is_plain =
+        |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'"' | b'#' | b';');
     let is_certain = is_older(version)
         && content.first() == Some(&b' ')
         && content.iter().all(is_plain)
-        && content.iter().filter(|byte| **byte == b'\'').count() % 2 == 0
+        && closes_quotes(content)
         && !content.windows(2).any(|two| two == b"/*" || two == b"--");
     is_certain.then_some((content, behind))
+}
+
+/// Is every string and quoted name over at the end of the text? There are no escapes in it.
+fn closes_quotes(text: &[u8]) -> bool {
+    let mut within = None;
+    for byte in text.iter().filter(|byte| matches!(byte, b'\'' | b'`')) {
+        match within {
+            None => within = Some(byte),
+            Some(quote) if quote == byte => within = None,
+            Some(_) => {}
+        }
+    }
+    within.is_none()
 }
 
 fn is_older(version: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{Catalogue, Defaults, expand};
+use crate::catalogue::{Catalogue, ChangedTables, Defaults, expand};
 use crate::command::Command;
 use crate::dialects::Dialect;
 use crate::dialects::server::Connection;
@@ -10,7 +10,7 @@ use crate::footprint::{Context, Footprint};
 use crate::key::{Access, Literal};
 use crate::parse::{is_plain, keeps_session, keeps_structure, parse};
 use crate::reason::Reason;
-use crate::statement::{Class, Setting, Statement};
+use crate::statement::{Class, Setting, Statement, TableChange};
 use crate::transaction::Transaction;
 
 /// What a connection does. The crate's head says what a caller must make of it.
@@ -37,6 +37,10 @@ pub enum Event {
     /// The structure of the database may be another when the request is over: the catalogue is out
     /// of date.
     SchemaChanged,
+    /// These tables may be others when the request is over; the catalogue at hand is to be changed
+    /// accordingly ([`Catalogue::change`]), and one that is fetched before the request is over,
+    /// too.
+    TablesChanged(ChangedTables),
     /// A text that begins like a query, a change of rows or of its own session was not understood.
     /// The catalogue at hand stays good, but a later one may help to understand more.
     SchemaDoubted,
@@ -298,9 +302,11 @@ impl State {
             return self.lose();
         }
         if statement.class == Class::Definition {
-            self.everything(Reason::Definition, on_event);
-            self.transaction.wrote(&[Access::EVERYTHING]);
-            return;
+            return self.definition(on_event);
+        }
+        let changed = ChangedTables::of(statement, &self.context(), catalogue);
+        if matches!(statement.class, Class::Tables(_)) && changed.is_none() {
+            return self.definition(on_event);
         }
         let visible = self.transaction.steer(&statement.class, surely);
         if !visible.is_empty() {
@@ -320,15 +326,19 @@ impl State {
             }
             _ => {}
         }
+        if let Some(changed) = changed {
+            let writes = changed.writes();
+            self.transaction.wrote(&writes);
+            on_event(Event::BecomesVisible { writes });
+            if changed.change != TableChange::Emptied {
+                on_event(Event::TablesChanged(changed));
+            }
+            return;
+        }
         if !matches!(statement.class, Class::Read | Class::Write) {
             return;
         }
-        let (catalog, schema) = match self.dialect {
-            Dialect::MySql => (None, self.database.as_deref()),
-            Dialect::Postgres => (self.database.as_deref(), None),
-        };
-        let context = Context { catalog, schema, temporary: &self.temporary };
-        let footprint = expand(statement, self.dialect, &context, parameters, catalogue);
+        let footprint = expand(statement, self.dialect, &self.context(), parameters, catalogue);
         let writes = footprint.writes.clone();
         let at_once = footprint.at_once;
         let everything = footprint.everything;
@@ -355,6 +365,21 @@ impl State {
                 Event::BecomesVisible { writes }
             });
         }
+    }
+
+    /// Where the next statement is executed.
+    fn context(&self) -> Context<'_> {
+        let (catalog, schema) = match self.dialect {
+            Dialect::MySql => (None, self.database.as_deref()),
+            Dialect::Postgres => (self.database.as_deref(), None),
+        };
+        Context { catalog, schema, temporary: &self.temporary }
+    }
+
+    /// A change of the structure that may concern anything.
+    fn definition(&mut self, on_event: &mut impl FnMut(Event)) {
+        self.everything(Reason::Definition, on_event);
+        self.transaction.wrote(&[Access::EVERYTHING]);
     }
 
     fn set(&mut self, setting: Setting) {

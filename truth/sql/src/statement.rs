@@ -32,6 +32,8 @@ pub enum Class {
     Use(Box<str>),
     /// Changes the structure of the database, and with it anything.
     Definition,
+    /// Changes the tables that it writes, and nothing else (MySQL).
+    Tables(TableChange),
     /// Makes or drops a table that only this connection sees.
     Temporary(Box<str>),
     /// LOCK TABLES and UNLOCK TABLES (MySQL: both end a transaction), FLUSH.
@@ -40,6 +42,19 @@ pub enum Class {
     Nothing,
     /// May do anything.
     Everything(Reason),
+}
+
+/// What a statement does to whole tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableChange {
+    /// TRUNCATE: the rows go, the structure stays.
+    Emptied,
+    /// DROP TABLE.
+    Dropped,
+    /// Columns and indexes: ALTER TABLE, CREATE INDEX, DROP INDEX.
+    Altered,
+    /// CREATE TABLE with a list of columns, and no foreign key.
+    Made,
 }
 
 /// A setting of the session that matters to what later statements mean.
@@ -98,6 +113,8 @@ pub struct Statement {
     /// The result depends on what changes without a statement of any connection: files, settings
     /// that come from them, what the server is doing.
     pub foreign: bool,
+    /// The result is what the structure of tables is (SHOW, DESCRIBE, EXPLAIN of MySQL).
+    pub structure: bool,
     /// The result depends on what the connection did before (`FOUND_ROWS()`, `@x`).
     pub session: bool,
     /// The statement waits for others' locks and sees what they committed last (`FOR UPDATE`).
@@ -119,6 +136,7 @@ impl Statement {
             functions: Vec::new(),
             volatile: false,
             foreign: false,
+            structure: false,
             session: false,
             locking: false,
             at_once: false,

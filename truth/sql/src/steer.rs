@@ -3,6 +3,7 @@
 
 use sqlparser::tokenizer::Token;
 
+use crate::definition;
 use crate::dialects::Dialect;
 use crate::functions::{Kind, kind};
 use crate::reason::Reason;
@@ -54,7 +55,13 @@ pub(crate) fn read(dialect: Dialect, tokens: &[Token]) -> Option<Statement> {
             "create" | "drop" if is_temporary(&words) => temporary(dialect, &words),
             "create" | "alter" | "drop" | "truncate" | "rename" | "grant" | "revoke"
             | "comment" | "reindex" | "cluster" | "refresh" | "security" | "import" | "install"
-            | "uninstall" => Class::Definition,
+            | "uninstall" => match dialect {
+                Dialect::MySql => {
+                    let known = definition::read(tokens);
+                    return known.or_else(|| Some(Statement::of(Class::Definition)));
+                }
+                Dialect::Postgres => Class::Definition,
+            },
             "lock" | "unlock" if dialect == Dialect::MySql => Class::Lock,
             "lock" => Class::Nothing,
             "vacuum" | "analyze" | "listen" | "unlisten" | "notify" | "checkpoint" | "reset"
@@ -276,6 +283,7 @@ fn show(dialect: Dialect, words: &Words) -> Statement {
             !words.word(1).is_some_and(|setting| POSTGRES_FIXED.contains(&setting.as_str()))
         }
     };
+    statement.structure = dialect == Dialect::MySql;
     statement.session = true;
     statement
 }
@@ -292,7 +300,7 @@ fn describe(words: &Words) -> Option<Statement> {
     let is_query =
         queries.iter().any(|word| words.has(word)) || words.has("analyze") || words.has("call");
     if names && !is_query && words.tokens.len() >= 2 {
-        Some(Statement::of(Class::Read))
+        Some(Statement { structure: true, ..Statement::of(Class::Read) })
     } else {
         None
     }

@@ -2,6 +2,10 @@
 
 use crate::dialects::Dialect;
 
+/// Stands for what is said of the structure of a schema: its tables and their columns. No table is
+/// called that.
+pub(crate) const STRUCTURE: &str = "\u{1}";
+
 /// A table, or all tables of a schema, of a database, or of the server: a part that is `None`
 /// stands for any.
 ///

@@ -89,7 +89,9 @@ impl Transaction {
                 Vec::new()
             }
             // Each of these ends a transaction in some cases only.
-            Class::Lock | Class::Definition if self.dialect == Dialect::MySql => {
+            Class::Lock | Class::Definition | Class::Tables(_)
+                if self.dialect == Dialect::MySql =>
+            {
                 self.pending.clone()
             }
             Class::Set(settings) => {

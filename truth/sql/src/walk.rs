@@ -44,7 +44,10 @@ pub(crate) fn statement(dialect: Dialect, tree: &Tree) -> Statement {
                 _ => ControlFlow::Break(Reason::Indirect),
             }
         }
-        Tree::ExplainTable { .. } => ControlFlow::Continue(()),
+        Tree::ExplainTable { .. } => {
+            walk.found.structure = true;
+            ControlFlow::Continue(())
+        }
         Tree::Copy { source, to, target, .. } => walk.copy(source, *to, target),
         _ => tree.visit(&mut walk),
     };

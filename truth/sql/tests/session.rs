@@ -99,7 +99,7 @@ impl Client {
                     *structure_changed = true;
                     return;
                 }
-                Event::SchemaDoubted | Event::RequestEnd => return,
+                Event::TablesChanged(_) | Event::SchemaDoubted | Event::RequestEnd => return,
             });
         });
         core::mem::take(&mut self.heard).join(", ")

@@ -9,7 +9,7 @@ use crate::functions::{Kind, is_harmless_if_built_in, kind};
 use crate::key::{Access, Constant, Literal, Restriction};
 use crate::reason::Reason;
 use crate::statement::{Class, Statement, TableUse, Upsert};
-use crate::target::{Target, fold};
+use crate::target::{STRUCTURE, Target, fold};
 
 /// Views of PostgreSQL that show what the server is doing, and files and settings that change
 /// without a statement.
@@ -65,7 +65,7 @@ pub fn expand(
         _ if statement.everything.is_some() => {
             expansion.everything(statement.everything.unwrap_or(Reason::Unparsable));
         }
-        Class::Definition => expansion.everything(Reason::Definition),
+        Class::Definition | Class::Tables(_) => expansion.everything(Reason::Definition),
         _ => expansion.statement(statement, parameters),
     }
     expansion.found
@@ -98,6 +98,10 @@ impl Expansion<'_> {
     }
 
     fn statement(&mut self, statement: &Statement, parameters: &[Literal]) {
+        if statement.structure && self.dialect == Dialect::MySql {
+            let said = Target { name: Some(STRUCTURE.into()), ..Target::EVERYTHING };
+            self.push(Access::whole(said), false);
+        }
         for function in &statement.functions {
             self.function(function);
         }

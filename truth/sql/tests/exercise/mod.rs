@@ -24,6 +24,7 @@ pub(crate) fn events<'a>(
                 Event::Everything { .. }
                     | Event::SchemaChanged
                     | Event::SchemaDoubted
+                    | Event::TablesChanged(_)
                     | Event::RequestEnd
             );
             let last = events.iter().rev().take(3).any(|last| *last == event);

@@ -14,13 +14,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nicache_clock::monotonic_ns;
-use nicache_sql::{Catalogue, Defaults};
+use nicache_sql::{Catalogue, ChangedTables, Defaults};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use crate::databases::database::{Database, Place};
 
 /// After a change of the structure, so long is waited for further ones.
 const SETTLING_NS: u64 = 100_000_000;
+/// After a change of known tables, which costs no more than their columns until then. Programs that
+/// make and drop tables all the time are not followed one by one.
+const SETTLING_TABLES_NS: u64 = 1_000_000_000;
+/// Changes of known tables that are remembered while the structure is asked for.
+const CHANGED_MAX: usize = 1024;
 /// After a failure. A server that has never answered may still be starting, on a slow machine for
 /// minutes: it is asked again after a hundredth of the time for which it has been asked, within
 /// these bounds.
@@ -47,6 +52,9 @@ struct State {
     answered: bool,
     /// Counts changes of the structure: an answer to an older question is none.
     generation: u64,
+    /// Tables that were being changed when it was asked for, or have been since: the answer may not
+    /// know of it.
+    changed: Vec<Arc<ChangedTables>>,
     /// When to ask.
     ask_at_ns: Option<u64>,
     /// The last question has failed: the next one waits until then, whatever is changed meanwhile.
@@ -73,8 +81,22 @@ struct Clients(Mutex<HashMap<u32, Option<u64>>>);
 impl State {
     /// Asks when what is being changed has settled.
     fn ask_soon(&mut self, now_ns: u64) {
-        let soon = (now_ns + SETTLING_NS).max(self.not_before_ns);
+        self.ask_at(now_ns + SETTLING_NS);
+    }
+
+    fn ask_at(&mut self, time_ns: u64) {
+        let soon = time_ns.max(self.not_before_ns);
         self.ask_at_ns = Some(self.ask_at_ns.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// What is known is that of before a change.
+    fn handle_change(&mut self, now_ns: u64) {
+        self.catalogue = None;
+        self.changed.clear();
+        self.generation += 1;
+        // What was going to be asked before would be of the change before this one.
+        self.ask_at_ns = None;
+        self.ask_soon(now_ns);
     }
 }
 
@@ -119,6 +141,8 @@ pub(crate) struct Catalogues {
     sender: Sender<Answer>,
     clients: Arc<Clients>,
     got_hidden_writers: bool,
+    /// Connections that change tables, and which.
+    changing: Vec<(u64, Arc<ChangedTables>)>,
 }
 
 impl Catalogues {
@@ -132,6 +156,7 @@ impl Catalogues {
             sender,
             clients: Arc::default(),
             got_hidden_writers: false,
+            changing: Vec::new(),
         }
     }
 
@@ -212,17 +237,45 @@ impl Catalogues {
         now_ns: u64,
     ) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
-            state.catalogue = None;
             if settings {
                 state.defaults = None;
             }
             if settings || writers {
                 state.has_hidden_writers = None;
             }
-            state.generation += 1;
-            // What was going to be asked before would be of the change before this one.
-            state.ask_at_ns = None;
-            state.ask_soon(now_ns);
+            state.handle_change(now_ns);
+        }
+    }
+
+    /// Tables of this server are about to be changed by a connection, and nothing else of its
+    /// structure is.
+    pub(crate) fn handle_tables(
+        &mut self,
+        server: u32,
+        connection: u64,
+        changed: &Arc<ChangedTables>,
+        now_ns: u64,
+    ) {
+        self.changing.push((connection, Arc::clone(changed)));
+        let is_too_much = self.changing.len() > CHANGED_MAX;
+        for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
+            if is_too_much || state.changed.len() >= CHANGED_MAX {
+                state.handle_change(now_ns);
+                continue;
+            }
+            state.changed.push(Arc::clone(changed));
+            if let Some(catalogue) = &mut state.catalogue {
+                Arc::make_mut(catalogue).change(changed);
+            }
+            state.ask_at(now_ns + SETTLING_TABLES_NS);
+        }
+    }
+
+    /// The tables that the connection was going to change are changed.
+    pub(crate) fn end_tables(&mut self, server: u32, connection: u64, now_ns: u64) {
+        self.changing.retain(|(of, _)| *of != connection);
+        for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
+            state.ask_at(now_ns + SETTLING_TABLES_NS);
         }
     }
 
@@ -256,7 +309,7 @@ impl Catalogues {
                     self.states.remove(&answer.place);
                 }
                 Ok(_) if state.generation != answer.generation => {}
-                Ok(catalogue) => {
+                Ok(mut catalogue) => {
                     tracing::debug!(place = ?answer.place, "the structure of a database is known");
                     state.defaults = Some(catalogue.defaults());
                     let has_writers = catalogue.has_hidden_writers();
@@ -271,6 +324,9 @@ impl Catalogues {
                     state.silent_since_ns = None;
                     if std::mem::take(&mut state.warned) {
                         tracing::info!("the structure of a database can be read now");
+                    }
+                    for changed in &state.changed {
+                        catalogue.change(changed);
                     }
                     state.catalogue = Some(Arc::new(catalogue));
                 }
@@ -301,6 +357,8 @@ impl Catalogues {
             if !state.asked && state.ask_at_ns.is_some_and(|at| now_ns >= at) {
                 state.ask_at_ns = None;
                 state.asked = true;
+                state.changed =
+                    self.changing.iter().map(|(_, changed)| Arc::clone(changed)).collect();
                 let (place, generation, sender) =
                     (place.clone(), state.generation, self.sender.clone());
                 let (clients, source) = (Arc::clone(&self.clients), self.source.clone());
@@ -380,7 +438,10 @@ fn run(mut command: Command, clients: &Clients) -> io::Result<String> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use nicache_sql::{Context, Dialect, TableChange, Target, expand};
+
     use super::*;
+    use crate::databases::kinds::mysql::MySql;
     use crate::databases::kinds::postgres::Postgres;
 
     #[test]
@@ -441,6 +502,75 @@ mod tests {
             }
         }
         (asked_at, warned_at, asked.load(Ordering::Relaxed))
+    }
+
+    /// Does the structure at hand say that an INSERT into `app.late` changes that table alone?
+    fn knows_late(catalogues: &mut Catalogues, place: &Place) -> Option<bool> {
+        let catalogue = catalogues.get(place, 0)?;
+        let insert = nicache_sql::parse(Dialect::MySql, b"INSERT INTO app.late VALUES (1)");
+        let found = expand(&insert[0], Dialect::MySql, &Context::default(), &[], Some(&catalogue));
+        Some(found.everything.is_none())
+    }
+
+    /// As [`Catalogues::handle_time`] when it is time to ask, until the answer is there if there is
+    /// to be one.
+    fn ask_and_wait(catalogues: &mut Catalogues, place: &Place) {
+        catalogues.ask(u64::MAX / 2);
+        while catalogues.states[place].asked {
+            std::thread::yield_now();
+            catalogues.take_answers(0, |_| true);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_does_not_know_of_a_change_is_completed() {
+        let none = "setting\tautocommit\t31\nend\n";
+        let mut catalogues = Catalogues::elsewhere(Arc::new(move |_| Ok(none.to_owned())));
+        let place = Place { server: 1, kind: &MySql, database: None };
+        assert_eq!(knows_late(&mut catalogues, &place), None);
+        ask_and_wait(&mut catalogues, &place);
+        assert_eq!(knows_late(&mut catalogues, &place), Some(false));
+        let changed = Arc::new(ChangedTables {
+            change: TableChange::Made,
+            tables: vec![Target::table("app", "late")],
+        });
+        // Known at once, and asked for again later.
+        catalogues.handle_tables(1, 7, &changed, 0);
+        assert_eq!(knows_late(&mut catalogues, &place), Some(true));
+        assert_eq!(catalogues.states[&place].ask_at_ns, Some(SETTLING_TABLES_NS));
+        // The question was asked before the table was there.
+        ask_and_wait(&mut catalogues, &place);
+        assert_eq!(knows_late(&mut catalogues, &place), Some(true));
+        catalogues.end_tables(1, 7, 0);
+        assert!(catalogues.states[&place].ask_at_ns.is_some(), "now it may be known there");
+        ask_and_wait(&mut catalogues, &place);
+        assert_eq!(knows_late(&mut catalogues, &place), Some(false), "it is known to be gone");
+        // Of a change that begins and ends while the answer is on its way.
+        catalogues.states.get_mut(&place).unwrap().ask_soon(0);
+        catalogues.ask(u64::MAX / 2);
+        catalogues.handle_tables(1, 7, &changed, 0);
+        catalogues.end_tables(1, 7, 0);
+        while catalogues.states[&place].asked {
+            catalogues.take_answers(0, |_| true);
+        }
+        assert_eq!(knows_late(&mut catalogues, &place), Some(true));
+    }
+
+    #[test]
+    fn what_changes_too_often_is_asked_for_as_a_whole() {
+        let mut catalogues = Catalogues::elsewhere(Arc::new(|_| Ok("end\n".to_owned())));
+        let place = Place { server: 1, kind: &MySql, database: None };
+        catalogues.get(&place, 0);
+        ask_and_wait(&mut catalogues, &place);
+        for number in 0..=CHANGED_MAX {
+            let tables = vec![Target::table("app", &number.to_string())];
+            let changed = Arc::new(ChangedTables { change: TableChange::Made, tables });
+            assert!(catalogues.get(&place, 0).is_some());
+            catalogues.handle_tables(1, 7, &changed, 0);
+            catalogues.end_tables(1, 7, 0);
+        }
+        assert!(catalogues.get(&place, 0).is_none() && catalogues.changing.is_empty());
+        assert!(catalogues.states[&place].changed.is_empty());
     }
 
     /// A health check with a wrong name, or one that was dropped: the others of the server are

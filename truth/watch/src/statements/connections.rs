@@ -35,6 +35,8 @@ pub(super) struct Connection {
     pub(super) in_doubt: Vec<u64>,
     /// The structure may be another once they are done.
     pub(super) structure_in_doubt: bool,
+    /// Tables may be others once they are done.
+    pub(super) tables_in_doubt: bool,
     /// The changes in doubt come from what the kernel took for a question, so nobody tells when
     /// they are done.
     pub(super) ends_with_reply: bool,
@@ -64,6 +66,7 @@ impl Connection {
             last_ns: 0,
             in_doubt: Vec::new(),
             structure_in_doubt: false,
+            tables_in_doubt: false,
             ends_with_reply: false,
             times_ns: VecDeque::new(),
             requests: 0,

@@ -172,11 +172,21 @@ impl Databases {
             self.journal.settle(number, clock);
         }
         // What was asked meanwhile may have been answered before.
-        if let Some(connection) = self.connections.get_mut(name)
-            && std::mem::take(&mut connection.structure_in_doubt)
-        {
+        let (structure, tables) = match self.connections.get_mut(name) {
+            Some(connection) => (
+                std::mem::take(&mut connection.structure_in_doubt),
+                std::mem::take(&mut connection.tables_in_doubt),
+            ),
+            None => (false, false),
+        };
+        if structure || tables {
             for server in self.servers_of(name) {
-                self.catalogues.handle_change(server, false, false, self.now_ns);
+                if tables {
+                    self.catalogues.end_tables(server, name, self.now_ns);
+                }
+                if structure {
+                    self.catalogues.handle_change(server, false, false, self.now_ns);
+                }
             }
         }
     }

@@ -96,6 +96,9 @@ impl Databases {
                     }
                 }
                 Event::SchemaChanged => self.handle_schema_change(event, sql.connection, reason),
+                Event::TablesChanged(changed) => {
+                    self.handle_tables_change(sql.connection, changed, event.time_ns);
+                }
                 Event::SchemaDoubted => self.handle_schema_doubt(sql.connection, event.time_ns),
                 Event::RequestEnd => requests += 1,
             }

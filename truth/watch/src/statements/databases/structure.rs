@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicache_sql::{Catalogue, Reason};
+use nicache_sql::{Catalogue, ChangedTables, Reason};
 
 use super::Databases;
 use crate::statements::journal::Server;
@@ -51,6 +51,21 @@ impl Databases {
         );
         for server in self.servers_of(name) {
             self.catalogues.handle_change(server, !is_definition, writers, now_ns);
+        }
+    }
+
+    pub(super) fn handle_tables_change(&mut self, name: u64, changed: ChangedTables, now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(name) else {
+            // Nobody would tell when it is over.
+            for server in self.servers_of(name) {
+                self.catalogues.handle_change(server, false, false, now_ns);
+            }
+            return;
+        };
+        connection.tables_in_doubt = true;
+        let changed = Arc::new(changed);
+        for server in self.servers_of(name) {
+            self.catalogues.handle_tables(server, name, &changed, now_ns);
         }
     }
 
