@@ -11,6 +11,7 @@ use crate::key::{Access, Literal};
 use crate::parse::{is_plain, keeps_session, keeps_structure, parse};
 use crate::reason::Reason;
 use crate::statement::{Class, Setting, Statement, TableChange};
+use crate::target::{Target, fold};
 use crate::transaction::Transaction;
 
 /// What a connection does. The crate's head says what a caller must make of it.
@@ -37,6 +38,9 @@ pub enum Event {
     /// The structure of the database may be another when the request is over: the catalogue is out
     /// of date.
     SchemaChanged,
+    /// The structure of the connection's database may be another when the request is over, and that
+    /// of no other database: its catalogue is out of date.
+    DatabaseChanged,
     /// These tables may be others when the request is over; the catalogue at hand is to be changed
     /// accordingly ([`Catalogue::change`]), and one that is fetched before the request is over,
     /// too.
@@ -108,6 +112,8 @@ struct State {
     batch: Vec<Access>,
     /// What the transaction makes visible may be a change of the structure.
     may_define: bool,
+    /// The same, of the connection's database alone.
+    may_define_here: bool,
 }
 
 impl Session {
@@ -184,6 +190,7 @@ impl State {
                 && defaults.is_none_or(|defaults| defaults.read_uncommitted),
             batch: Vec::new(),
             may_define: false,
+            may_define_here: false,
         }
     }
 
@@ -304,6 +311,9 @@ impl State {
         if statement.class == Class::Definition {
             return self.definition(on_event);
         }
+        if statement.class == Class::DefinitionHere {
+            return self.definition_here(on_event);
+        }
         let changed = ChangedTables::of(statement, &self.context(), catalogue);
         if matches!(statement.class, Class::Tables(_)) && changed.is_none() {
             return self.definition(on_event);
@@ -315,6 +325,10 @@ impl State {
             if all {
                 let defines = core::mem::take(&mut self.may_define);
                 on_event(if defines { Event::SchemaChanged } else { Event::SchemaDoubted });
+            }
+            if self.may_define_here {
+                self.may_define_here = self.transaction.holds();
+                on_event(Event::DatabaseChanged);
             }
         }
         match &statement.class {
@@ -380,6 +394,18 @@ impl State {
     fn definition(&mut self, on_event: &mut impl FnMut(Event)) {
         self.everything(Reason::Definition, on_event);
         self.transaction.wrote(&[Access::EVERYTHING]);
+    }
+
+    /// A change of the structure that may concern anything in the connection's database.
+    fn definition_here(&mut self, on_event: &mut impl FnMut(Event)) {
+        let Some(database) = self.database.as_deref() else { return self.definition(on_event) };
+        let reach = Target { catalog: Some(fold(database)), ..Target::EVERYTHING };
+        let writes = vec![Access::whole(reach)];
+        on_event(Event::BecomesVisible { writes: writes.clone() });
+        on_event(Event::DatabaseChanged);
+        self.transaction.wrote(&writes);
+        self.may_define_here |= self.transaction.holds();
+        self.batch.extend(writes);
     }
 
     fn set(&mut self, setting: Setting) {

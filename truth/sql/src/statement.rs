@@ -32,6 +32,9 @@ pub enum Class {
     Use(Box<str>),
     /// Changes the structure of the database, and with it anything.
     Definition,
+    /// Changes the structure of the connection's database, and with it anything in there, but
+    /// nothing in others (PostgreSQL).
+    DefinitionHere,
     /// Changes the tables that it writes, and nothing else (MySQL).
     Tables(TableChange),
     /// Makes or drops a table that only this connection sees.

@@ -60,6 +60,7 @@ pub(crate) fn read(dialect: Dialect, tokens: &[Token]) -> Option<Statement> {
                     let known = definition::read(tokens);
                     return known.or_else(|| Some(Statement::of(Class::Definition)));
                 }
+                Dialect::Postgres if concerns_one_database(&words) => Class::DefinitionHere,
                 Dialect::Postgres => Class::Definition,
             },
             "lock" | "unlock" if dialect == Dialect::MySql => Class::Lock,
@@ -73,6 +74,34 @@ pub(crate) fn read(dialect: Dialect, tokens: &[Token]) -> Option<Statement> {
             _ => Class::Everything(Reason::Indirect),
         };
     Some(Statement::of(statement))
+}
+
+/// Does a statement of PostgreSQL change what is in the connection's database alone? Databases,
+/// roles, tablespaces and settings are all databases'. A function that somebody has defined may
+/// change those, too: it is called by queries and by what is computed for rows that are there.
+fn concerns_one_database(words: &Words) -> bool {
+    const SHARED: [&str; 12] = [
+        "database",
+        "role",
+        "user",
+        "group",
+        "tablespace",
+        "subscription",
+        "publication",
+        "system",
+        "server",
+        "extension",
+        "language",
+        "owned",
+    ];
+    const QUERIES: [&str; 5] = ["select", "execute", "values", "with", "call"];
+    const COMPUTES: [&str; 3] = ["using", "default", "check"];
+    let has = |list: &[&str]| list.iter().any(|word| words.has(word));
+    match words.word(0).as_deref() {
+        Some("create" | "drop" | "comment") => !has(&SHARED) && !has(&QUERIES),
+        Some("alter") => !has(&SHARED) && !has(&QUERIES) && !has(&COMPUTES),
+        _ => false,
+    }
 }
 
 fn transaction(dialect: Dialect, words: &Words) -> Class {

@@ -95,7 +95,7 @@ impl Client {
                 Event::InProgress { writes } => format!("later {}", names(&writes)),
                 Event::BecomesVisible { writes } => format!("now {}", names(&writes)),
                 Event::Everything { reason } => reason.to_string(),
-                Event::SchemaChanged => {
+                Event::SchemaChanged | Event::DatabaseChanged => {
                     *structure_changed = true;
                     return;
                 }

@@ -149,6 +149,24 @@ impl Stage {
         assert!(eventually(is_quiet), "{path}: questions make it suspect");
     }
 
+    /// What changes elsewhere costs the page little: most replies are hits.
+    pub(crate) fn expect_kept(&self, path: &str, change: impl Fn()) {
+        const CHANGES: u64 = 15;
+        let is_kept = || {
+            self.warm(path);
+            let before = self.counter("hits_dynamic");
+            for _ in 0..CHANGES {
+                change();
+                self.get(path);
+                self.get(path);
+            }
+            let hits = self.counter("hits_dynamic") - before;
+            println!("  {path}: {hits} hits beside {CHANGES} changes");
+            hits > CHANGES
+        };
+        assert!(eventually(is_kept), "{path}: changes elsewhere drop it");
+    }
+
     /// The very next reply and all that follow for a while show `new`, and the card takes part
     /// again.
     pub(crate) fn expect(&self, path: &str, new: &str) {

@@ -564,6 +564,45 @@ fn is_never_late(stage: &Stage, url: &str, query: &str, time: Duration, enough: 
     before
 }
 
+/// Tables that are made, altered, emptied and dropped: pages that show them change at once, others
+/// stay.
+#[test]
+fn changes_of_tables() {
+    let mut stage = stage();
+    let mut cases = Cases::default();
+    cases.run("those of another site of the server", || {
+        let url = table(&stage, "mine", "");
+        stage.sql("CREATE DATABASE other");
+        stage.expect_kept(&url, || {
+            stage.sql(
+                "CREATE TABLE other.words (id INT PRIMARY KEY); INSERT INTO other.words VALUES (1);
+                 ALTER TABLE other.words ADD COLUMN n INT; UPDATE other.words SET n = 1;
+                 TRUNCATE other.words; DROP TABLE other.words",
+            );
+        });
+        stage.change(&url, "new", || drop(stage.sql("UPDATE mine SET text = 'new' WHERE id = 1")));
+    });
+    cases.run("one that the site shows", || {
+        let rows = page(&stage, "rows", "SELECT CONCAT('rows ', COUNT(*)) FROM shown");
+        let columns = page(&stage, "columns", "SHOW COLUMNS FROM shown");
+        let tables = page(&stage, "tables", "SHOW TABLES");
+        stage.sql("CREATE TABLE shown (id INT PRIMARY KEY); INSERT INTO shown VALUES (1), (2)");
+        stage.change(&rows, "rows 0", || drop(stage.sql("TRUNCATE shown")));
+        let alter = "ALTER TABLE shown ADD COLUMN extra INT";
+        stage.change(&columns, "extra", || drop(stage.sql(alter)));
+        let create = "CREATE TABLE besides (id INT PRIMARY KEY)";
+        stage.change(&tables, "besides", || drop(stage.sql(create)));
+        let anew = "CREATE OR REPLACE TABLE shown (id VARCHAR(9) PRIMARY KEY)";
+        stage.sql("INSERT INTO shown VALUES (1, 1)");
+        stage.change(&rows, "rows 0", || drop(stage.sql(anew)));
+        let one =
+            page(&stage, "one", "SELECT CONCAT('found ', COUNT(*)) FROM shown WHERE id = '1'");
+        stage.change(&one, "found 1", || drop(stage.sql("INSERT INTO shown VALUES ('1')")));
+        stage.change(&one, "found 0", || drop(stage.sql("UPDATE shown SET id = '01'")));
+    });
+    cases.end(&mut stage);
+}
+
 /// What a replica applies, and what is in another server's tables, is never late.
 #[test]
 fn what_another_server_changes() {

@@ -110,6 +110,26 @@ pub(crate) fn changes_of(mut stage: Stage) {
     cases.end(&mut stage);
 }
 
+/// What others make in databases of their own, on the same server.
+#[test]
+fn other_databases() {
+    let stage = stage();
+    let url = table(&stage, "mine");
+    stage.psql("CREATE DATABASE other");
+    stage.psql_in("other", "CREATE TABLE rows (id INT)");
+    stage.expect_kept(&url, || {
+        for text in [
+            "CREATE TABLE words (id INT PRIMARY KEY)",
+            "ALTER TABLE words ADD COLUMN word TEXT",
+            "CREATE INDEX ON words (word)",
+            "DROP TABLE words",
+        ] {
+            stage.psql_in("other", text);
+        }
+    });
+    stage.change(&url, "new", || drop(stage.psql("UPDATE mine SET text = 'new' WHERE id = 1")));
+}
+
 #[test]
 fn functions_that_write() {
     functions_that_write_of(stage());

@@ -474,6 +474,12 @@ impl Stage {
         self.try_psql(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
+    /// As [`Stage::psql`], in another database.
+    pub(crate) fn psql_in(&self, database: &str, text: &str) -> String {
+        run(self.postgres().args(["--dbname", database, "--command", text]))
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
     fn try_psql(&self, text: &str) -> Result<String, String> {
         run(self.postgres().args(["--command", text]))
     }

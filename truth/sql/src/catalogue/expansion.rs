@@ -65,7 +65,9 @@ pub fn expand(
         _ if statement.everything.is_some() => {
             expansion.everything(statement.everything.unwrap_or(Reason::Unparsable));
         }
-        Class::Definition | Class::Tables(_) => expansion.everything(Reason::Definition),
+        Class::Definition | Class::DefinitionHere | Class::Tables(_) => {
+            expansion.everything(Reason::Definition)
+        }
         _ => expansion.statement(statement, parameters),
     }
     expansion.found

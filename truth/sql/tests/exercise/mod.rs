@@ -24,6 +24,7 @@ pub(crate) fn events<'a>(
                 Event::Everything { .. }
                     | Event::SchemaChanged
                     | Event::SchemaDoubted
+                    | Event::DatabaseChanged
                     | Event::TablesChanged(_)
                     | Event::RequestEnd
             );

@@ -59,7 +59,7 @@ impl Heard {
             Event::InProgress { .. } => {}
             Event::BecomesVisible { writes } => self.visible.extend(writes),
             Event::Everything { reason } => self.everything.push(reason),
-            Event::SchemaChanged => self.schema_changed = true,
+            Event::SchemaChanged | Event::DatabaseChanged => self.schema_changed = true,
             Event::TablesChanged(changed) => self.tables_changed.push(changed),
             Event::SchemaDoubted => {}
             Event::RequestEnd => self.requests += 1,
@@ -483,6 +483,17 @@ fn postgres() {
         "BEGIN; TRUNCATE comments; COMMIT",
     ] {
         assert!(!bench.shell(sql).everything.is_empty(), "{sql}");
+    }
+    // In other databases nothing has changed.
+    for sql in [
+        "CREATE TABLE late (id int PRIMARY KEY)",
+        "BEGIN;\nALTER TABLE late ADD COLUMN n int;\nCOMMIT;\n",
+        "CREATE INDEX ON late (n)",
+        "DROP TABLE late",
+    ] {
+        let heard = bench.shell(sql);
+        assert!(heard.schema_changed, "{sql}");
+        bench.expect(&heard, &["app:*.*"]);
     }
     let php = |script: &str| {
         bench.php(&format!(

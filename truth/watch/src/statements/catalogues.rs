@@ -52,6 +52,8 @@ struct State {
     answered: bool,
     /// Counts changes of the structure: an answer to an older question is none.
     generation: u64,
+    /// Counts changes of what changes tables by itself.
+    writers: u64,
     /// Tables that were being changed when it was asked for, or have been since: the answer may not
     /// know of it.
     changed: Vec<Arc<ChangedTables>>,
@@ -71,6 +73,7 @@ struct State {
 struct Answer {
     place: Place,
     generation: u64,
+    writers: u64,
     outcome: io::Result<Catalogue>,
 }
 
@@ -87,6 +90,19 @@ impl State {
     fn ask_at(&mut self, time_ns: u64) {
         let soon = time_ns.max(self.not_before_ns);
         self.ask_at_ns = Some(self.ask_at_ns.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// Whether something changes tables by itself. Is there now, and was not known to be?
+    fn note_hidden_writers(&mut self, catalogue: &Catalogue) -> bool {
+        let has_writers = catalogue.has_hidden_writers();
+        let is_new = has_writers && self.has_hidden_writers != Some(true);
+        if is_new {
+            tracing::warn!(
+                "a database changes tables by itself (events, replication, a cluster, a background worker): pages that read it are not kept"
+            );
+        }
+        self.has_hidden_writers = Some(has_writers);
+        is_new
     }
 
     /// What is known is that of before a change.
@@ -242,7 +258,16 @@ impl Catalogues {
             }
             if settings || writers {
                 state.has_hidden_writers = None;
+                state.writers += 1;
             }
+            state.handle_change(now_ns);
+        }
+    }
+
+    /// The structure of the database at this place is about to change, or has, and that of no
+    /// other.
+    pub(crate) fn handle_change_at(&mut self, place: &Place, now_ns: u64) {
+        if let Some(state) = self.states.get_mut(place) {
             state.handle_change(now_ns);
         }
     }
@@ -308,18 +333,17 @@ impl Catalogues {
                 Err(_) if answer.place.database.is_some() && !is_used(&answer.place) => {
                     self.states.remove(&answer.place);
                 }
-                Ok(_) if state.generation != answer.generation => {}
+                // Of another structure; but no statement has made or ended what changes tables by
+                // itself.
+                Ok(catalogue) if state.generation != answer.generation => {
+                    if state.writers == answer.writers {
+                        self.got_hidden_writers |= state.note_hidden_writers(&catalogue);
+                    }
+                }
                 Ok(mut catalogue) => {
                     tracing::debug!(place = ?answer.place, "the structure of a database is known");
                     state.defaults = Some(catalogue.defaults());
-                    let has_writers = catalogue.has_hidden_writers();
-                    if has_writers && state.has_hidden_writers != Some(true) {
-                        self.got_hidden_writers = true;
-                        tracing::warn!(
-                            "a database changes tables by itself (events, replication, a cluster, a background worker): pages that read it are not kept"
-                        );
-                    }
-                    state.has_hidden_writers = Some(has_writers);
+                    self.got_hidden_writers |= state.note_hidden_writers(&catalogue);
                     state.answered = true;
                     state.silent_since_ns = None;
                     if std::mem::take(&mut state.warned) {
@@ -359,8 +383,8 @@ impl Catalogues {
                 state.asked = true;
                 state.changed =
                     self.changing.iter().map(|(_, changed)| Arc::clone(changed)).collect();
-                let (place, generation, sender) =
-                    (place.clone(), state.generation, self.sender.clone());
+                let (place, sender) = (place.clone(), self.sender.clone());
+                let (generation, writers) = (state.generation, state.writers);
                 let (clients, source) = (Arc::clone(&self.clients), self.source.clone());
                 let fetch = move || {
                     let outcome = match source {
@@ -368,7 +392,7 @@ impl Catalogues {
                         None => fetch(&place, &clients),
                     };
                     // Fails only if nobody wants to know any longer.
-                    let _ = sender.send(Answer { place, generation, outcome });
+                    let _ = sender.send(Answer { place, generation, writers, outcome });
                 };
                 if std::thread::Builder::new().name("catalogue".into()).spawn(fetch).is_err() {
                     state.asked = false;
@@ -554,6 +578,49 @@ mod tests {
             catalogues.take_answers(0, |_| true);
         }
         assert_eq!(knows_late(&mut catalogues, &place), Some(true));
+    }
+
+    /// Where the structure changes faster than it can be asked for.
+    #[test]
+    fn an_answer_that_is_late_says_whether_tables_change_by_themselves() {
+        let mut catalogues = Catalogues::elsewhere(Arc::new(|_| Ok("end\n".to_owned())));
+        let place = Place { server: 1, kind: &Postgres, database: Some("busy".into()) };
+        catalogues.get(&place, 0);
+        let answered = |catalogues: &mut Catalogues, change: fn(&mut Catalogues, &Place)| {
+            catalogues.ask(u64::MAX / 2);
+            change(catalogues, &place);
+            while catalogues.states[&place].asked {
+                catalogues.take_answers(0, |_| true);
+            }
+            (catalogues.get(&place, 0).is_some(), catalogues.may_have_hidden_writers(1))
+        };
+        assert_eq!(
+            answered(&mut catalogues, |known, _| known.handle_change(1, false, true, 0)),
+            (false, true),
+            "it may have made one"
+        );
+        assert_eq!(
+            answered(&mut catalogues, |known, place| known.handle_change_at(place, 0)),
+            (false, false)
+        );
+    }
+
+    #[test]
+    fn a_change_of_one_database_leaves_the_others_known() {
+        let mut catalogues = Catalogues::elsewhere(Arc::new(|_| Ok("end\n".to_owned())));
+        let places = ["one", "other"].map(|name| Place {
+            server: 1,
+            kind: &Postgres,
+            database: Some(name.into()),
+        });
+        for place in &places {
+            catalogues.get(place, 0);
+            ask_and_wait(&mut catalogues, place);
+        }
+        catalogues.handle_change_at(&places[0], 0);
+        assert!(catalogues.get(&places[0], 0).is_none() && catalogues.get(&places[1], 0).is_some());
+        catalogues.handle_change(1, false, false, 0);
+        assert!(catalogues.get(&places[1], 0).is_none());
     }
 
     #[test]

@@ -17,6 +17,17 @@ pub(super) const QUIET_NS: u64 = 10_000_000;
 /// Longest time between two looks at that.
 const LOOK_NS_MAX: u64 = 320_000_000;
 
+/// What of a server's structure a connection is changing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StructureInDoubt {
+    /// Anything.
+    pub(super) all: bool,
+    /// That of the connection's database.
+    pub(super) database: bool,
+    /// Tables, which the catalogues know by name.
+    pub(super) tables: bool,
+}
+
 /// A client's connection to a database server.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -33,10 +44,8 @@ pub(super) struct Connection {
     pub(super) last_ns: u64,
     /// Numbers of its changes that are in doubt.
     pub(super) in_doubt: Vec<u64>,
-    /// The structure may be another once they are done.
-    pub(super) structure_in_doubt: bool,
-    /// Tables may be others once they are done.
-    pub(super) tables_in_doubt: bool,
+    /// What of the structure may be another once they are done.
+    pub(super) structure_in_doubt: StructureInDoubt,
     /// The changes in doubt come from what the kernel took for a question, so nobody tells when
     /// they are done.
     pub(super) ends_with_reply: bool,
@@ -65,8 +74,7 @@ impl Connection {
             is_heard: false,
             last_ns: 0,
             in_doubt: Vec::new(),
-            structure_in_doubt: false,
-            tables_in_doubt: false,
+            structure_in_doubt: StructureInDoubt::default(),
             ends_with_reply: false,
             times_ns: VecDeque::new(),
             requests: 0,

@@ -171,24 +171,7 @@ impl Databases {
         for number in std::mem::take(&mut connection.in_doubt) {
             self.journal.settle(number, clock);
         }
-        // What was asked meanwhile may have been answered before.
-        let (structure, tables) = match self.connections.get_mut(name) {
-            Some(connection) => (
-                std::mem::take(&mut connection.structure_in_doubt),
-                std::mem::take(&mut connection.tables_in_doubt),
-            ),
-            None => (false, false),
-        };
-        if structure || tables {
-            for server in self.servers_of(name) {
-                if tables {
-                    self.catalogues.end_tables(server, name, self.now_ns);
-                }
-                if structure {
-                    self.catalogues.handle_change(server, false, false, self.now_ns);
-                }
-            }
-        }
+        self.end_structure_doubt(name, self.now_ns);
     }
 
     fn forget(&mut self, name: u64, clock: Stamp) {

@@ -96,6 +96,9 @@ impl Databases {
                     }
                 }
                 Event::SchemaChanged => self.handle_schema_change(event, sql.connection, reason),
+                Event::DatabaseChanged => {
+                    self.handle_database_change(sql.connection, event.time_ns);
+                }
                 Event::TablesChanged(changed) => {
                     self.handle_tables_change(sql.connection, changed, event.time_ns);
                 }

@@ -8,7 +8,8 @@ use super::Databases;
 use crate::statements::journal::Server;
 use crate::witnesses::event::{LookupEvent, SqlEvent};
 
-const EVENT: &[u8] = b"event";
+/// What changes tables by itself, as statements call it.
+const WRITERS: [&[u8]; 2] = [b"event", b"subscription"];
 
 impl Databases {
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
@@ -41,9 +42,9 @@ impl Databases {
     ) {
         let now_ns = event.time_ns;
         let is_plain = matches!(reason, None | Some(Reason::Definition));
-        let writers = !is_plain || event.incomplete || names_event(&event.path);
+        let writers = !is_plain || event.incomplete || names_writer(&event.path);
         if let Some(connection) = self.connections.get_mut(name) {
-            connection.structure_in_doubt = true;
+            connection.structure_in_doubt.all = true;
         }
         let is_definition = matches!(
             reason,
@@ -51,6 +52,47 @@ impl Databases {
         );
         for server in self.servers_of(name) {
             self.catalogues.handle_change(server, !is_definition, writers, now_ns);
+        }
+    }
+
+    /// The structure of the connection's database is about to change.
+    pub(super) fn handle_database_change(&mut self, name: u64, now_ns: u64) {
+        if let Some(connection) = self.connections.get_mut(name) {
+            connection.structure_in_doubt.database = true;
+        }
+        self.ask_for_database(name, now_ns);
+    }
+
+    /// The structure that is known of the connection's database is not that of now.
+    fn ask_for_database(&mut self, name: u64, now_ns: u64) {
+        match self.connections.get(name).and_then(|connection| connection.place.as_ref()) {
+            Some(place) => self.catalogues.handle_change_at(place, now_ns),
+            None => {
+                for server in self.servers_of(name) {
+                    self.catalogues.handle_change(server, false, false, now_ns);
+                }
+            }
+        }
+    }
+
+    /// What the connection was changing of the structure is changed. What was asked meanwhile may
+    /// have been answered before.
+    pub(super) fn end_structure_doubt(&mut self, name: u64, now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(name) else { return };
+        let doubt = std::mem::take(&mut connection.structure_in_doubt);
+        if doubt.database {
+            self.ask_for_database(name, now_ns);
+        }
+        if !doubt.tables && !doubt.all {
+            return;
+        }
+        for server in self.servers_of(name) {
+            if doubt.tables {
+                self.catalogues.end_tables(server, name, now_ns);
+            }
+            if doubt.all {
+                self.catalogues.handle_change(server, false, false, now_ns);
+            }
         }
     }
 
@@ -62,7 +104,7 @@ impl Databases {
             }
             return;
         };
-        connection.tables_in_doubt = true;
+        connection.structure_in_doubt.tables = true;
         let changed = Arc::new(changed);
         for server in self.servers_of(name) {
             self.catalogues.handle_tables(server, name, &changed, now_ns);
@@ -95,7 +137,9 @@ impl Databases {
     }
 }
 
-/// May the statement make an event, or change one?
-fn names_event(text: &[u8]) -> bool {
-    text.windows(EVENT.len()).any(|word| word.eq_ignore_ascii_case(EVENT))
+/// May the statement make something that changes tables by itself, or change it?
+fn names_writer(text: &[u8]) -> bool {
+    let names =
+        |writer: &[u8]| text.windows(writer.len()).any(|word| word.eq_ignore_ascii_case(writer));
+    WRITERS.into_iter().any(names)
 }
