@@ -22,10 +22,11 @@ pub(crate) struct CacheControl {
 }
 
 impl CacheControl {
-    /// Takes the value of one field. Quoted arguments and unknown directives are odd.
+    /// Takes the value of one field. Quoted arguments and unknown directives are odd; an empty
+    /// element says nothing (RFC 9110 section 5.6.1.2).
     pub(crate) fn add(&mut self, value: &[u8], lifted: Lifted) -> Result<(), NotShared> {
         let mut outcome = Ok(());
-        for directive in list(value) {
+        for directive in list(value).filter(|directive| !directive.is_empty()) {
             if let Err(reason) = self.directive(directive) {
                 outcome = match reason {
                     NotShared::Private if lifted.private => outcome,
@@ -48,21 +49,28 @@ impl CacheControl {
             // The argument names the fields that are private, or says something that is not known.
             (b"private", Some(_)) => Err(NotShared::CacheControlOdd),
             (b"no-store", _) => Err(NotShared::NoStore),
-            (b"max-age", Some(seconds)) if self.max_age_s.is_none() => {
-                self.max_age_s = Some(
-                    crate::length::parse_content_length(seconds)
-                        .ok_or(NotShared::CacheControlOdd)?,
-                );
+            // A server and the application behind it may both say it.
+            (b"max-age", Some(seconds)) => {
+                let seconds = crate::length::parse_content_length(seconds);
+                if seconds.is_none() || self.max_age_s.is_some_and(|said| Some(said) != seconds) {
+                    return Err(NotShared::CacheControlOdd);
+                }
+                self.max_age_s = seconds;
                 Ok(())
             }
-            (b"s-maxage" | b"stale-while-revalidate" | b"stale-if-error", Some(seconds))
-                if crate::length::parse_content_length(seconds).is_some() =>
-            {
-                Ok(())
-            }
+            // The last two are what PHP pages have said to Internet Explorer since version 5.
+            (
+                b"s-maxage"
+                | b"stale-while-revalidate"
+                | b"stale-if-error"
+                | b"post-check"
+                | b"pre-check",
+                Some(seconds),
+            ) if crate::length::parse_content_length(seconds).is_some() => Ok(()),
+            // Only a status is to be understood, and 200 is.
             (
                 b"public" | b"no-cache" | b"must-revalidate" | b"proxy-revalidate"
-                | b"no-transform" | b"immutable",
+                | b"no-transform" | b"immutable" | b"must-understand",
                 None,
             ) => Ok(()),
             _ => Err(NotShared::CacheControlOdd),
@@ -107,8 +115,16 @@ mod tests {
             ("max-age=1, max-age=2", Err(NotShared::CacheControlOdd)),
             ("max-age=\"1\"", Err(NotShared::CacheControlOdd)),
             ("max-age=-1", Err(NotShared::CacheControlOdd)),
-            ("", Err(NotShared::CacheControlOdd)),
-            ("max-age=1,", Err(NotShared::CacheControlOdd)),
+            ("", Ok(None)),
+            ("max-age=1,", Ok(Some(1))),
+            (" , public, ,max-age=1", Ok(Some(1))),
+            ("max-age=1, public, max-age=1", Ok(Some(1))),
+            ("post-check=0, pre-check=0", Ok(None)),
+            ("must-revalidate, post-check=600, pre-check=3600", Ok(None)),
+            ("post-check", Err(NotShared::CacheControlOdd)),
+            ("pre-check=x", Err(NotShared::CacheControlOdd)),
+            ("must-understand, public", Ok(None)),
+            ("must-understand, no-store", Err(NotShared::NoStore)),
             ("secret-directive", Err(NotShared::CacheControlOdd)),
             ("a-directive-that-is-longer-than-any-known-one", Err(NotShared::CacheControlOdd)),
         ];

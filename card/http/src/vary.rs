@@ -96,10 +96,11 @@ impl Default for Vary {
 }
 
 impl Vary {
-    /// Takes the value of one Vary field. After an error this is [`Vary::Star`].
+    /// Takes the value of one Vary field. After an error this is [`Vary::Star`]. An empty element
+    /// says nothing (RFC 9110 section 5.6.1.2).
     pub(crate) fn add(&mut self, value: &[u8]) -> Result<(), NotShared> {
         let mut outcome = Ok(());
-        for name in list(value) {
+        for name in list(value).filter(|name| !name.is_empty()) {
             let added = match self {
                 _ if name == b"*" => Err(NotShared::VaryStar),
                 // A request that has a key has no cookies but those that no reply depends on.
@@ -146,8 +147,9 @@ mod tests {
         assert_eq!(parse(&[&"x".repeat(33)]), Err(NotShared::VaryTooLarge));
         assert_eq!(parse(&["*"]), Err(NotShared::VaryStar));
         assert_eq!(parse(&["Cookie, *"]), Err(NotShared::VaryStar));
-        assert_eq!(parse(&[""]), Err(NotShared::VaryOdd));
+        assert_eq!(parse(&[""]).unwrap(), Vec::<String>::new());
+        assert_eq!(parse(&["a,,b", ", c,"]).unwrap(), ["a", "b", "c"]);
+        assert_eq!(parse(&[",*"]), Err(NotShared::VaryStar));
         assert_eq!(parse(&["a b"]), Err(NotShared::VaryOdd));
-        assert_eq!(parse(&["a,,b"]), Err(NotShared::VaryOdd));
     }
 }

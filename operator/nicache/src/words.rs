@@ -196,7 +196,7 @@ pub(crate) const fn refusal(reason: RefusalReason) -> Words {
         ),
         RefusalReason::Dirty => with(
             "a file that the server keeps in its memory has changed, and the server has not read it since",
-            "PHP: opcache.revalidate_freq=0. Others: reload the server after a deploy.",
+            "PHP: opcache.revalidate_freq=0. Data that programs read anew each time: `data-folder`. Others: reload the server after a deploy.",
         ),
         RefusalReason::TooManyRetained => {
             just("the server keeps more files in its memory than can be followed")
@@ -238,9 +238,10 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
             "the server forbids keeping the reply (Cache-Control: no-store)",
             "If that is not true for this page: `share-no-store` in the settings for paths (docs/dynamic.md).",
         ),
-        NotShared::CacheControlOdd => {
-            just("its Cache-Control has something in it that nicache does not know")
-        }
+        NotShared::CacheControlOdd => with(
+            "its Cache-Control has something in it that nicache does not know",
+            "Have the server send directives of RFC 9111 and no others.",
+        ),
         NotShared::VaryStar => {
             just("the server says that the page depends on more than the request (Vary: *)")
         }
@@ -266,7 +267,10 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
             "it has a Date that cannot be read, or an Expires without a Date",
             "Have the server send a Date.",
         ),
-        NotShared::LastModifiedOdd => just("its Last-Modified cannot be read"),
+        NotShared::LastModifiedOdd => with(
+            "its Last-Modified cannot be read, so it is not a file's",
+            "Have the server say `Sun, 06 Nov 1994 08:49:37 GMT` for such a date.",
+        ),
         NotShared::ExpiresPinned => {
             just("its Expires may hang on a time of day, so it would not be right later")
         }
