@@ -65,7 +65,8 @@ pub struct ReplyHead<'a> {
     pub location: Option<&'a [u8]>,
     /// Value of Content-Location.
     pub content_location: Option<&'a [u8]>,
-    /// Value of Last-Modified.
+    /// Value of Last-Modified, if it can be read: whether it is later than another date only the
+    /// server knows otherwise.
     pub last_modified: Option<&'a [u8]>,
     /// Value of ETag.
     pub etag: Option<&'a [u8]>,
@@ -83,10 +84,11 @@ pub struct ReplyHead<'a> {
 
 impl ReplyHead<'_> {
     /// May the reply be repeated to others if it turns out that the server says the same, head and
-    /// all, to two clients? Then a header that a server of files would not send is not an obstacle.
+    /// all, to two clients? Then a header that a server of files would not send is not an obstacle,
+    /// nor is a Last-Modified in another form.
     pub fn shareable_if_agreed(&self) -> Result<(), NotShared> {
         match self.shareable {
-            Err(NotShared::UnusualHeader) => Ok(()),
+            Err(reason) if is_lifted_by_agreement(reason) => Ok(()),
             other => other,
         }
     }
@@ -293,10 +295,9 @@ impl<'b> Fields<'b> {
         Ok(())
     }
 
-    /// The first reason counts, but an unusual header only if there is no other: a dynamic reply
-    /// may have that one.
+    /// The first reason counts, but one that a dynamic reply may have only if there is no other.
     fn note(&mut self, reason: NotShared) {
-        if matches!(self.reason, None | Some(NotShared::UnusualHeader)) {
+        if self.reason.is_none_or(is_lifted_by_agreement) {
             self.reason = Some(reason);
         }
     }
@@ -325,7 +326,7 @@ impl<'b> Fields<'b> {
         let renewable = renewal.map(|_| ());
         let shareable = match (of_message, plain, renewable) {
             (Some(reason), _, _) => Err(reason),
-            (None, Err(NotShared::UnusualHeader), Err(reason)) => Err(reason),
+            (None, Err(lifted), Err(reason)) if is_lifted_by_agreement(lifted) => Err(reason),
             (None, plain, renewable) => plain.and(renewable),
         };
         let is_learnable =
@@ -347,7 +348,7 @@ impl<'b> Fields<'b> {
             has_own_fields: self.has_own_fields,
             location: self.location,
             content_location: self.content_location,
-            last_modified: self.last_modified,
+            last_modified: self.last_modified.filter(|date| parse_imf_fixdate(date).is_some()),
             etag: self.etag,
             date: self.date,
             vary: self.vary,
@@ -421,6 +422,11 @@ impl<'b> Fields<'b> {
 /// Length of `HTTP/1.x nnn`.
 const STATUS_BYTES: usize = 12;
 
+/// May a dynamic reply be kept that has this against it?
+fn is_lifted_by_agreement(reason: NotShared) -> bool {
+    matches!(reason, NotShared::UnusualHeader | NotShared::LastModifiedOdd)
+}
+
 /// Why a reply of this kind is not stored, whatever its fields say.
 fn message_reason(
     status: u16,
@@ -438,7 +444,7 @@ fn message_reason(
 
 /// Stores a field that may come once (RFC 9110 section 5.3).
 fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8], reason: &mut Option<NotShared>) {
-    if slot.replace(value).is_some() && matches!(reason, None | Some(NotShared::UnusualHeader)) {
+    if slot.replace(value).is_some() && reason.is_none_or(is_lifted_by_agreement) {
         *reason = Some(NotShared::DuplicateHeader);
     }
 }

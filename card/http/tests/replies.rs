@@ -70,6 +70,9 @@ fn replies_of_servers_of_files_are_shareable() {
         with(
             "Content-Security-Policy: default-src 'self'\r\nStrict-Transport-Security: max-age=1\r\n",
         ),
+        with("Cache-Control: max-age=60\r\nCache-Control: public, max-age=60\r\n"),
+        with("Cache-Control: post-check=0, pre-check=0\r\nPragma: no-cache\r\n"),
+        with("Cache-Control: , must-understand,\r\nVary:\r\nVary: Accept-Encoding,\r\n"),
         with("Link: </a>; rel=preload\r\nLink: </b>; rel=preload\r\n"),
         // A server and its application set the same.
         with("X-Frame-Options: DENY\r\nX-Frame-Options: SAMEORIGIN\r\nServer: two\r\n"),
@@ -95,6 +98,7 @@ fn unusual_replies_are_not_shared() {
         (with("Cache-Control: max-age=1\r\nCache-Control: PRIVATE\r\n"), N::Private),
         (with("Cache-Control: no-store\r\n"), N::NoStore),
         (with("Cache-Control: sometimes\r\n"), N::CacheControlOdd),
+        (with("Cache-Control: max-age=1\r\nCache-Control: max-age=2\r\n"), N::CacheControlOdd),
         (with("Vary: *\r\n"), N::VaryStar),
         (with("Vary: a, b, c\r\nVary: d, e\r\n"), N::VaryTooLarge),
         (with("Vary: a b\r\n"), N::VaryOdd),
@@ -136,6 +140,33 @@ fn unusual_replies_are_not_shared() {
     }
     assert_eq!(head(NGINX, Method::Head).shareable, Err(N::RequestMethod));
     assert_eq!(head(NGINX, Method::Other).shareable, Err(N::RequestMethod));
+}
+
+/// PHP's `date('r')` says so, and so does gitweb.
+const ODD: &str = "Wed, 20 Nov 2024 18:51:06 +0000";
+
+#[test]
+fn a_last_modified_in_another_form_takes_two_executions() {
+    let odd = |text: String| text.replace("Wed, 20 Nov 2024 18:51:06 GMT", ODD);
+    let text = odd(NGINX.to_owned());
+    let parsed = head(&text, Method::Get);
+    assert_eq!((parsed.shareable, parsed.shareable_if_agreed()), (Err(N::LastModifiedOdd), Ok(())));
+    // Whether it is later than another the server knows.
+    assert_eq!(parsed.last_modified, None);
+    assert!(!head(&odd(NGINX_304.to_owned()), Method::Get).learnable_304);
+    for (text, reason) in [
+        (with("Set-Cookie: a=b\r\n"), N::SetCookie),
+        (with("Content-Range: bytes 0-1/2\r\n"), N::ContentRange),
+        (with("ETag: \"x\"\r\n"), N::DuplicateHeader),
+        (with("Last-Modified: x\r\n"), N::DuplicateHeader),
+        (with("Cache-Control: private\r\n"), N::Private),
+        (with("X-Other: 1\r\nCache-Control: no-store\r\n"), N::NoStore),
+        (with(&format!("Link: {}\r\n", "x".repeat(TEMPLATE_BYTES_MAX))), N::HeadTooLong),
+        (NGINX.replace("Thu, 20 Nov 2025", "Fri, 20 Nov 2025"), N::Date),
+    ] {
+        let text = odd(text);
+        assert_eq!(head(&text, Method::Get).shareable_if_agreed(), Err(reason), "{text}");
+    }
 }
 
 #[test]
