@@ -1,11 +1,14 @@
 //! What two executions are compared by: digests of whole replies, with and without what may differ.
 
-use nicache_http::{HeadTemplate, HttpDate};
+use nicache_http::{HeadTemplate, HttpDate, parse_imf_fixdate};
 
 use crate::path::PathSettings;
 
 /// Bodies longer than this are not masked: they are equal or they are not.
 pub const MASKED_BYTES_MAX: u64 = 1 << 20;
+
+/// An execution begins so long before its Date at most, for a Last-Modified that tells when.
+const BEGUN_S: u64 = 2;
 
 /// What two executions are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,9 @@ pub struct Digests {
     /// Of the whole reply if its Expires stands still instead of moving with Date; equal to `exact`
     /// if there is none.
     pub pinned: [u8; 32],
+    /// Of the whole reply without its Last-Modified, if that may be the moment of the execution; an
+    /// Expires that moves counts from there.
+    pub undated: Option<[u8; 32]>,
     /// Of its Content-Encoding.
     pub coding: u32,
     /// Of its Content-Type.
@@ -32,8 +38,18 @@ pub enum Sameness {
     /// The replies are equal but for their dates, and their Expires stands still instead of moving
     /// with Date.
     Pinned,
+    /// The replies are equal but for their dates, and the server gives the moment of an execution
+    /// for Last-Modified.
+    Undated,
     /// The replies are equal but for what the path's settings mask.
     Masked,
+}
+
+impl Sameness {
+    /// Are the replies equal in all that is said of the page?
+    pub(crate) fn is_whole(self) -> bool {
+        self != Self::Masked
+    }
 }
 
 impl Digests {
@@ -43,6 +59,8 @@ impl Digests {
             Some(Sameness::Exact)
         } else if self.pinned == later.pinned {
             Some(Sameness::Pinned)
+        } else if self.undated.is_some() && self.undated == later.undated {
+            Some(Sameness::Undated)
         } else {
             (self.masked == later.masked).then_some(Sameness::Masked)
         }
@@ -75,11 +93,24 @@ impl WholeReply<'_> {
         let is_moving = self.template.moves_expires();
         let pinned =
             if is_moving { self.exact(&rendered(&self.template.clone().pinned())) } else { exact };
+        let undated = moment_told(self.template.original()).map(|moment| {
+            let is_moment = |line: &&[u8]| {
+                is_field(line, LAST_MODIFIED) || is_moving && is_field(line, EXPIRES)
+            };
+            let others = head.split_inclusive(is_end).filter(|line| !is_moment(line));
+            let mut others = others.collect::<Vec<_>>().concat();
+            if is_moving {
+                let expires = date_of(self.template.original(), EXPIRES).unwrap_or_default();
+                others.extend(expires.wrapping_sub(moment).to_le_bytes());
+            }
+            self.exact(&others)
+        });
         let of = |name: &[u8]| value_digest(&head, name);
         Digests {
             exact,
             masked,
             pinned,
+            undated,
             coding: of(b"content-encoding"),
             kind: of(b"content-type"),
         }
@@ -133,20 +164,14 @@ impl WholeReply<'_> {
 /// in time says how long it is, and sends it in chunks otherwise (Apache with what a CGI program
 /// says). The body itself is compared.
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_framing = |line: &&[u8]| {
-        let name = &line[..name_len(line)];
-        name.eq_ignore_ascii_case(b"content-length")
-            || name.eq_ignore_ascii_case(b"transfer-encoding")
-    };
-    head.split_inclusive(|byte| *byte == b'\n').filter(move |line| !is_framing(line))
+    let is_framing =
+        |line: &&[u8]| is_field(line, b"content-length") || is_field(line, b"transfer-encoding");
+    head.split_inclusive(is_end).filter(move |line| !is_framing(line))
 }
 
 /// A digest of the lines of one field; 0 where there are none.
 fn value_digest(head: &[u8], name: &[u8]) -> u32 {
-    let mut of_name = head
-        .split_inclusive(|byte| *byte == b'\n')
-        .filter(|line| line[..name_len(line)].eq_ignore_ascii_case(name))
-        .peekable();
+    let mut of_name = head.split_inclusive(is_end).filter(|line| is_field(line, name)).peekable();
     if of_name.peek().is_none() {
         return 0;
     }
@@ -155,6 +180,32 @@ fn value_digest(head: &[u8], name: &[u8]) -> u32 {
         hasher.update(line);
     }
     u32::from_le_bytes(std::array::from_fn(|at| hasher.finalize().as_bytes()[at]))
+}
+
+const LAST_MODIFIED: &[u8] = b"last-modified";
+const EXPIRES: &[u8] = b"expires";
+
+/// Its Last-Modified, if that may be the moment of the execution. Many applications say so of each
+/// page. In one reply alone the page may as well have just changed; in two of different moments it
+/// has not, or their bodies would differ.
+fn moment_told(head: &[u8]) -> Option<u64> {
+    let modified = date_of(head, LAST_MODIFIED)?;
+    let before = date_of(head, b"date")?.checked_sub(modified)?;
+    (before <= BEGUN_S).then_some(modified)
+}
+
+/// The date that a field says, in seconds since 1970.
+fn date_of(head: &[u8], name: &[u8]) -> Option<u64> {
+    let line = head.split_inclusive(is_end).find(|line| is_field(line, name))?;
+    parse_imf_fixdate(line[name_len(line) + 1..].trim_ascii())
+}
+
+fn is_end(byte: &u8) -> bool {
+    *byte == b'\n'
+}
+
+fn is_field(line: &[u8], name: &[u8]) -> bool {
+    line[..name_len(line)].eq_ignore_ascii_case(name)
 }
 
 fn name_len(line: &[u8]) -> usize {
@@ -230,6 +281,57 @@ mod tests {
             let (one, other) = (at(0, one), at(1, other));
             assert_eq!(one.sameness(&other), sameness);
         }
+    }
+
+    /// Two executions whose dates are 10 s apart.
+    #[test]
+    fn last_modified_is_the_moment_of_the_execution() {
+        let digests = |second: u64, modified: &str, body_len: u64| {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:{second}1 GMT\r\nLast-modified: {modified}\r\n\r\n"
+            );
+            let template = HeadTemplate::new(head.as_bytes()).unwrap();
+            let reply =
+                WholeReply { template: &template, closes: false, body_len, body_hash: [0; 32] };
+            reply.digests(&PathSettings::default(), || None)
+        };
+        for (one, other, sameness) in [
+            ("08:49:01", "08:49:11", Some(Sameness::Undated)),
+            // Before it.
+            ("08:49:00", "08:49:09", Some(Sameness::Undated)),
+            ("08:48:58", "08:49:11", None),
+            ("08:49:01", "08:49:08", None),
+            // Not by this machine's clock.
+            ("08:49:02", "08:49:12", None),
+            ("08:49:01", "08:49:12", None),
+            // When it was changed.
+            ("08:49:01", "08:49:01", Some(Sameness::Exact)),
+            ("08:40:00", "08:40:00", Some(Sameness::Exact)),
+            ("08:40:00", "08:40:10", None),
+        ] {
+            let at = |second, time: &str, len| {
+                digests(second, &format!("Sun, 06 Nov 1994 {time} GMT"), len)
+            };
+            assert_eq!(at(0, one, 5).sameness(&at(1, other, 5)), sameness, "{one} {other}");
+            assert_eq!(at(0, one, 5).sameness(&at(1, other, 6)), None, "{one} {other}");
+        }
+        // Expires counts from the same moment.
+        let with_expires = |second, modified: &str, expires: &str| {
+            let time = |of: &str| format!("Sun, 06 Nov 1994 {of} GMT");
+            let fields = format!("{}\r\nExpires: {}", time(modified), time(expires));
+            digests(second, &fields, 5)
+        };
+        for (modified, expires, sameness) in [
+            ("08:49:11", "08:54:11", Some(Sameness::Undated)),
+            ("08:49:10", "08:54:10", Some(Sameness::Undated)),
+            ("08:49:10", "08:54:11", None),
+        ] {
+            let first = with_expires(0, "08:49:01", "08:54:01");
+            assert_eq!(first.sameness(&with_expires(1, modified, expires)), sameness, "{expires}");
+        }
+        // One that stands at the beginning of time.
+        let still = digests(0, "Thu, 01 Jan 1970 00:00:00 GMT", 5);
+        assert_eq!(still.sameness(&digests(1, "Sun, 06 Nov 1994 08:49:11 GMT", 5)), None);
     }
 
     fn digests(settings: &PathSettings, header: &str, body: &str) -> Digests {

@@ -509,10 +509,8 @@ impl Candidate {
 
     /// The execution is the last one now.
     fn take(&mut self, execution: &Execution) {
-        if !matches!(
-            self.digests.sameness(&execution.digests),
-            Some(Sameness::Exact | Sameness::Pinned)
-        ) {
+        let sameness = self.digests.sameness(&execution.digests);
+        if !sameness.is_some_and(Sameness::is_whole) {
             self.same_since = execution.forwarded;
         }
         (self.by, self.class, self.digests) = (execution.by, execution.class, execution.digests);

@@ -63,10 +63,14 @@ pub struct NewEntry {
 }
 
 impl NewEntry {
-    /// With an Expires that does what it was seen to do.
+    /// With an Expires that does what it was seen to do, and without a Last-Modified that no
+    /// condition can be compared with.
     fn saying(mut self, sameness: Sameness) -> Self {
-        if sameness == Sameness::Pinned {
-            self.template = self.template.pinned();
+        match sameness {
+            Sameness::Pinned => self.template = self.template.pinned(),
+            // The server would say another one.
+            Sameness::Undated => self.last_modified = None,
+            Sameness::Exact | Sameness::Masked => {}
         }
         self
     }
@@ -172,7 +176,7 @@ impl Store {
         {
             let (hits, is_dynamic) = (known.hits, known.is_dynamic());
             let sameness = known.age.digests.sameness(&execution.digests);
-            let is_whole = matches!(sameness, Some(Sameness::Exact | Sameness::Pinned));
+            let is_whole = sameness.is_some_and(Sameness::is_whole);
             // A file's bytes once more, but this time something else may have decided that they be
             // sent: it takes two clients who have got them.
             let is_agreed = is_dynamic || known.age.by.is_other(&execution.by);

@@ -24,6 +24,7 @@ mod decisions;
 mod explain;
 mod files;
 mod fronts;
+mod heads;
 mod hiding;
 mod living;
 mod machine;
