@@ -140,9 +140,11 @@ impl WholeReply<'_> {
         } else {
             body()
         };
+        let tells_moment = moment_told(self.template.original()).is_some();
         for line in lines(head) {
             let name = &line[..name_len(line)];
-            let counted = if settings.is_masked_header(name) { name } else { line };
+            let is_moment = tells_moment && is_field(line, LAST_MODIFIED);
+            let counted = if is_moment || settings.is_masked_header(name) { name } else { line };
             hasher.update(&(counted.len() as u64).to_le_bytes()).update(counted);
         }
         hasher.update(&[u8::from(self.closes), u8::from(body.is_some())]);
@@ -365,6 +367,28 @@ mod tests {
         ] {
             assert_ne!(digests(&settings, header, body).masked, first.masked, "{header} {body}");
         }
+    }
+
+    #[test]
+    fn what_is_masked_beside_the_moment_of_the_execution() {
+        let settings =
+            PathSettings { masks: Masks::new(&["session=*;"]).unwrap(), ..PathSettings::default() };
+        let at = |second: u64, body: &str| {
+            let time = format!("Sun, 06 Nov 1994 08:49:{second} GMT");
+            digests(&settings, &format!("Last-Modified: {time}"), body)
+        };
+        // Date is 08:49:37.
+        assert_eq!(
+            at(36, "session=1; a").sameness(&at(37, "session=2; a")),
+            Some(Sameness::Masked)
+        );
+        assert_eq!(at(36, "session=1; a").sameness(&at(37, "session=2; b")), None);
+        assert_eq!(at(30, "session=1; a").sameness(&at(37, "session=2; a")), None);
+        assert_eq!(at(30, "session=1; a").sameness(&at(31, "session=2; a")), None);
+        assert_eq!(
+            at(30, "session=1; a").sameness(&at(30, "session=2; a")),
+            Some(Sameness::Masked)
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::seen::{Seen, Traits};
 use super::standing::Standing;
 use super::who::Executor;
 use crate::counters::Counters;
-use crate::digests::Sameness;
+use crate::digests::{Digests, Sameness};
 
 /// Everything that goes into a new entry.
 pub struct NewEntry {
@@ -64,12 +64,13 @@ pub struct NewEntry {
 
 impl NewEntry {
     /// With an Expires that does what it was seen to do, and without a Last-Modified that no
-    /// condition can be compared with.
-    fn saying(mut self, sameness: Sameness) -> Self {
+    /// condition can be compared with. `digests`: its own.
+    fn saying(mut self, sameness: Sameness, digests: &Digests) -> Self {
         match sameness {
             Sameness::Pinned => self.template = self.template.pinned(),
             // The server would say another one.
             Sameness::Undated => self.last_modified = None,
+            Sameness::Masked if digests.undated.is_some() => self.last_modified = None,
             Sameness::Exact | Sameness::Masked => {}
         }
         self
@@ -129,7 +130,7 @@ impl Store {
                 }
                 Some(sameness @ (Sameness::Exact | Sameness::Pinned)) => {
                     past = self.past_of(known, &execution, new.unsafe_requests);
-                    new = new.saying(sameness);
+                    new = new.saying(sameness, &execution.digests);
                     counters.renewed += 1;
                 }
                 _ => {
@@ -191,8 +192,9 @@ impl Store {
                     // What is masked must not be older than the rest, and what is sent now is sent
                     // as before.
                     let past = self.past_of(known, &execution, new.unsafe_requests);
+                    let new = new.saying(sameness, &execution.digests);
                     let age = Age::new(Class::Dynamic, execution, past, &self.pace);
-                    let id = self.place(new.saying(sameness), age, epoch, counters)?;
+                    let id = self.place(new, age, epoch, counters)?;
                     if let Some(entry) = self.get_mut(id) {
                         entry.hits = hits;
                     }
@@ -224,13 +226,14 @@ impl Store {
             |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
         match self.candidates.compare(&new.key, &execution, basis, unchanged) {
             Opinion::Agreed { sameness, past } => {
+                let new = new.saying(sameness, &execution.digests);
                 let age = Age::new(
                     Class::Dynamic,
                     execution,
                     self.trusted(new.resource, past),
                     &self.pace,
                 );
-                let id = self.place(new.saying(sameness), age, epoch, counters)?;
+                let id = self.place(new, age, epoch, counters)?;
                 counters.agreed += 1;
                 counters.masked += u64::from(sameness == Sameness::Masked);
                 self.suspect_if(is_suspect, id);
@@ -310,9 +313,10 @@ impl Store {
         // Something has changed: who had got the answer before may get another one now.
         let past =
             Past { seen: Seen::default(), life: past.life.begun(execution.forwarded), ..past };
+        let new = new.saying(sameness, &execution.digests);
         let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past), &self.pace);
         let epoch = self.revisions.epoch();
-        let id = self.place(new.saying(sameness), age, epoch, counters)?;
+        let id = self.place(new, age, epoch, counters)?;
         if let Some(entry) = self.get_mut(id) {
             entry.standing = Standing::Lapsed;
         }
