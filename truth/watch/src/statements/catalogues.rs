@@ -21,8 +21,8 @@ use crate::databases::database::{Database, Place};
 
 /// After a change of the structure, so long is waited for further ones.
 const SETTLING_NS: u64 = 100_000_000;
-/// After a change of known tables, which costs no more than their columns until then. Programs that
-/// make and drop tables all the time are not followed one by one.
+/// Changes of known tables, which cost no more than their columns until it is asked again, have it
+/// asked at most so often: programs that make and drop tables all the time are not followed.
 const SETTLING_TABLES_NS: u64 = 1_000_000_000;
 /// Changes of known tables that are remembered while the structure is asked for.
 const CHANGED_MAX: usize = 1024;
@@ -57,8 +57,9 @@ struct State {
     /// Tables that were being changed when it was asked for, or have been since: the answer may not
     /// know of it.
     changed: Vec<Arc<ChangedTables>>,
-    /// When to ask.
+    /// When to ask, and when it was asked last.
     ask_at_ns: Option<u64>,
+    last_ns: u64,
     /// The last question has failed: the next one waits until then, whatever is changed meanwhile.
     not_before_ns: u64,
     /// An answer is on its way; one at a time, because a busy server takes longer than the next
@@ -85,6 +86,11 @@ impl State {
     /// Asks when what is being changed has settled.
     fn ask_soon(&mut self, now_ns: u64) {
         self.ask_at(now_ns + SETTLING_NS);
+    }
+
+    /// The same, for known tables.
+    fn ask_for_tables(&mut self, now_ns: u64) {
+        self.ask_at((now_ns + SETTLING_NS).max(self.last_ns + SETTLING_TABLES_NS));
     }
 
     fn ask_at(&mut self, time_ns: u64) {
@@ -292,7 +298,7 @@ impl Catalogues {
             if let Some(catalogue) = &mut state.catalogue {
                 Arc::make_mut(catalogue).change(changed);
             }
-            state.ask_at(now_ns + SETTLING_TABLES_NS);
+            state.ask_for_tables(now_ns);
         }
     }
 
@@ -300,7 +306,7 @@ impl Catalogues {
     pub(crate) fn end_tables(&mut self, server: u32, connection: u64, now_ns: u64) {
         self.changing.retain(|(of, _)| *of != connection);
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
-            state.ask_at(now_ns + SETTLING_TABLES_NS);
+            state.ask_for_tables(now_ns);
         }
     }
 
@@ -380,6 +386,7 @@ impl Catalogues {
         for (place, state) in &mut self.states {
             if !state.asked && state.ask_at_ns.is_some_and(|at| now_ns >= at) {
                 state.ask_at_ns = None;
+                state.last_ns = now_ns;
                 state.asked = true;
                 state.changed =
                     self.changing.iter().map(|(_, changed)| Arc::clone(changed)).collect();
@@ -539,7 +546,7 @@ mod tests {
     /// As [`Catalogues::handle_time`] when it is time to ask, until the answer is there if there is
     /// to be one.
     fn ask_and_wait(catalogues: &mut Catalogues, place: &Place) {
-        catalogues.ask(u64::MAX / 2);
+        catalogues.ask(catalogues.states[place].ask_at_ns.unwrap());
         while catalogues.states[place].asked {
             std::thread::yield_now();
             catalogues.take_answers(0, |_| true);
@@ -571,7 +578,7 @@ mod tests {
         assert_eq!(knows_late(&mut catalogues, &place), Some(false), "it is known to be gone");
         // Of a change that begins and ends while the answer is on its way.
         catalogues.states.get_mut(&place).unwrap().ask_soon(0);
-        catalogues.ask(u64::MAX / 2);
+        catalogues.ask(SETTLING_NS);
         catalogues.handle_tables(1, 7, &changed, 0);
         catalogues.end_tables(1, 7, 0);
         while catalogues.states[&place].asked {
@@ -587,7 +594,7 @@ mod tests {
         let place = Place { server: 1, kind: &Postgres, database: Some("busy".into()) };
         catalogues.get(&place, 0);
         let answered = |catalogues: &mut Catalogues, change: fn(&mut Catalogues, &Place)| {
-            catalogues.ask(u64::MAX / 2);
+            catalogues.ask(catalogues.states[&place].ask_at_ns.unwrap());
             change(catalogues, &place);
             while catalogues.states[&place].asked {
                 catalogues.take_answers(0, |_| true);
