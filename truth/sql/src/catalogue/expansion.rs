@@ -66,7 +66,7 @@ pub fn expand(
             expansion.everything(statement.everything.unwrap_or(Reason::Unparsable));
         }
         Class::Definition | Class::DefinitionHere | Class::Tables(_) => {
-            expansion.everything(Reason::Definition)
+            expansion.everything(Reason::Definition);
         }
         _ => expansion.statement(statement, parameters),
     }
