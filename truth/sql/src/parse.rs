@@ -169,7 +169,7 @@ fn version_comment(text: &[u8]) -> Option<(&[u8], &[u8])> {
     is_certain.then_some((content, behind))
 }
 
-/// Is every string and quoted name over at the end of the text? There are no escapes in it.
+/// Are all strings and quoted names closed at the end of the text? It has no escapes.
 fn closes_quotes(text: &[u8]) -> bool {
     let mut within = None;
     for byte in text.iter().filter(|byte| matches!(byte, b'\'' | b'`')) {

@@ -21,8 +21,8 @@ use crate::databases::database::{Database, Place};
 
 /// After a change of the structure, so long is waited for further ones.
 const SETTLING_NS: u64 = 100_000_000;
-/// Changes of known tables, which cost no more than their columns until it is asked again, have it
-/// asked at most so often: programs that make and drop tables all the time are not followed.
+/// A change of known tables costs no more than their columns until the structure is asked for
+/// again. So it is asked at most this often, however often programs make and drop tables.
 const SETTLING_TABLES_NS: u64 = 1_000_000_000;
 /// Changes of known tables that are remembered while the structure is asked for.
 const CHANGED_MAX: usize = 1024;
@@ -279,18 +279,22 @@ impl Catalogues {
     }
 
     /// Tables of this server are about to be changed by a connection, and nothing else of its
-    /// structure is.
+    /// structure is. False: too many are, and the end of this one is to be told as that of any
+    /// change.
     pub(crate) fn handle_tables(
         &mut self,
         server: u32,
         connection: u64,
         changed: &Arc<ChangedTables>,
         now_ns: u64,
-    ) {
+    ) -> bool {
+        if self.changing.len() >= CHANGED_MAX {
+            self.handle_change(server, false, false, now_ns);
+            return false;
+        }
         self.changing.push((connection, Arc::clone(changed)));
-        let is_too_much = self.changing.len() > CHANGED_MAX;
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
-            if is_too_much || state.changed.len() >= CHANGED_MAX {
+            if state.changed.len() >= CHANGED_MAX {
                 state.handle_change(now_ns);
                 continue;
             }
@@ -299,6 +303,17 @@ impl Catalogues {
                 Arc::make_mut(catalogue).change(changed);
             }
             state.ask_for_tables(now_ns);
+        }
+        true
+    }
+
+    /// Connections may have been forgotten without a word. What those were changing is not known
+    /// to be over.
+    pub(crate) fn forget_changing(&mut self, is_there: impl Fn(u64) -> bool, now_ns: u64) {
+        let before = self.changing.len();
+        self.changing.retain(|(connection, _)| is_there(*connection));
+        if self.changing.len() < before {
+            self.states.values_mut().for_each(|state| state.handle_change(now_ns));
         }
     }
 
@@ -585,6 +600,28 @@ mod tests {
             catalogues.take_answers(0, |_| true);
         }
         assert_eq!(knows_late(&mut catalogues, &place), Some(true));
+    }
+
+    #[test]
+    fn a_connection_that_was_forgotten_changes_nothing_for_ever() {
+        let mut catalogues = Catalogues::elsewhere(Arc::new(|_| Ok("end\n".to_owned())));
+        let place = Place { server: 1, kind: &MySql, database: None };
+        catalogues.get(&place, 0);
+        ask_and_wait(&mut catalogues, &place);
+        let tables = vec![Target::table("app", "late")];
+        let changed = Arc::new(ChangedTables { change: TableChange::Made, tables });
+        for connection in 0..CHANGED_MAX as u64 - 1 {
+            assert!(catalogues.handle_tables(2, connection, &changed, 0));
+        }
+        assert!(catalogues.handle_tables(1, 1 << 20, &changed, 0));
+        assert!(catalogues.get(&place, 0).is_some());
+        assert!(!catalogues.handle_tables(1, 1 << 21, &changed, 0));
+        assert!(catalogues.get(&place, 0).is_none() && catalogues.changing.len() == CHANGED_MAX);
+        ask_and_wait(&mut catalogues, &place);
+        catalogues.forget_changing(|_| true, 0);
+        assert!(catalogues.get(&place, 0).is_some());
+        catalogues.forget_changing(|_| false, 0);
+        assert!(catalogues.get(&place, 0).is_none() && catalogues.changing.is_empty());
     }
 
     /// Where the structure changes faster than it can be asked for.

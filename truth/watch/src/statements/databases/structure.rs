@@ -15,6 +15,7 @@ impl Databases {
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
     pub(crate) fn handle_time(&mut self, now_ns: u64) {
         let connections = &self.connections;
+        self.catalogues.forget_changing(|name| connections.contains(name), now_ns);
         self.catalogues.handle_time(now_ns, |place| connections.use_place(place));
         // What was kept before is to be looked at again.
         self.unseen_change |= self.catalogues.take_hidden_writers();
@@ -106,8 +107,12 @@ impl Databases {
         };
         connection.structure_in_doubt.tables = true;
         let changed = Arc::new(changed);
+        let mut is_followed = true;
         for server in self.servers_of(name) {
-            self.catalogues.handle_tables(server, name, &changed, now_ns);
+            is_followed &= self.catalogues.handle_tables(server, name, &changed, now_ns);
+        }
+        if !is_followed && let Some(connection) = self.connections.get_mut(name) {
+            connection.structure_in_doubt.all = true;
         }
     }
 
