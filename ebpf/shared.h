@@ -17,6 +17,8 @@
 #define SLOT_ACCESS_LISTS 4
 #define SLOT_MOUNTS 5
 #define SLOTS_RESERVED 6
+/* No device has this number: the slots of database servers, by their first processes. */
+#define DATABASE_DEVICE 0xffffffffU
 #define WATCHED (1ULL << 63)
 #define TRACKED (1ULL << 62)
 #define STAMP_MASK (TRACKED - 1)

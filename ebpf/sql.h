@@ -9,10 +9,10 @@
  * name them all: DATABASES.
  *
  * A statement changes something between the moment that the server receives it and the moment that
- * it asks its connection for more. Both moments stamp SLOT_DATABASES: the first before anything is
- * visible to anybody, the second so a reply that was made in between from the state before
- * is not kept. Statements that are certain to be mere questions stamp nothing. Which tables are
- * meant is for the watcher to find out, who gets the bytes.
+ * it asks its connection for more. Both moments stamp the slot of the server (database_slot): the
+ * first before anything is visible to anybody, the second so a reply that was made in between from
+ * the state before is not kept. Statements that are certain to be mere questions stamp nothing.
+ * Which tables are meant is for the watcher to find out, who gets the bytes.
  */
 #ifndef NICACHE_SQL_H
 #define NICACHE_SQL_H
@@ -445,6 +445,19 @@ static __always_inline __u32 server_of(__u32 kind)
 	return has_process_each(kind) ? FIELD(struct task_struct, task->real_parent, tgid) : 0;
 }
 
+/* What a statement stamps that the calling process receives: what its server has. Pages that ask
+ * any database depend on SLOT_DATABASES, too; what is not known to belong to one server, because
+ * that has ended before its processes, concerns all of them.
+ */
+static __always_inline __u32 database_slot(__u32 kind)
+{
+	__u32 first = server_of(kind);
+
+	if (!first)
+		return slot_of(DATABASE_DEVICE, bpf_get_current_pid_tgid() >> 32);
+	return database_kind(first) == kind ? slot_of(DATABASE_DEVICE, first) : SLOT_DATABASES;
+}
+
 /* Can a client of a database be at the other end? The kernel itself (netlink) is not one. */
 static __always_inline bool is_client_family(struct transfer *transfer)
 {
@@ -458,7 +471,7 @@ static __always_inline void end_work(struct sql_connection *connection, __u64 in
 {
 	connection->busy = 0;
 	note_work(kind, false);
-	change_slot(connection->changing ? SLOT_EVERYTHING : SLOT_DATABASES);
+	change_slot(connection->changing ? SLOT_EVERYTHING : database_slot(kind));
 	connection->changing = 0;
 	report_sql(EVENT_SQL_IDLE, ino, kind, 0, 0);
 }
@@ -594,7 +607,7 @@ __noinline int observe_received(struct transfer *transfer, struct sql_connection
 	 * the statement.
 	 */
 	if (may != SQL_QUESTION)
-		change_slot(SLOT_DATABASES);
+		change_slot(database_slot(kind));
 	if (lost && may != SQL_QUESTION)
 		change_slot(SLOT_EVERYTHING);
 	if (may == SQL_ANYTHING)

@@ -29,7 +29,8 @@ impl SourceSlot {
     /// knows the others.
     pub const DYNAMIC: Self = Self(1);
 
-    /// All databases that are watched.
+    /// All databases that are watched: what changes one of them alone changes the slot of its
+    /// server ([`SourceSlot::of_database`]).
     pub const DATABASES: Self = Self(2);
 
     /// Where relative paths of the server's processes start.
@@ -64,6 +65,12 @@ impl SourceSlot {
         Self::of_inode(major << 20 | minor, ino)
     }
 
+    /// Slot of a database server of this machine, by its first process. `ebpf/sql.h` computes the
+    /// same.
+    pub const fn of_database(process: u32) -> Self {
+        Self::of_inode(DATABASE_DEVICE, process as u64)
+    }
+
     /// Slot of something that is not an inode, by a uniformly spread hash of its name; never one of
     /// the named ones.
     pub const fn of_hash(hash: u64) -> Self {
@@ -77,6 +84,8 @@ impl SourceSlot {
     }
 }
 
+/// No device has this number: databases.
+const DATABASE_DEVICE: u32 = u32::MAX;
 const DEVICE_MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
 const INODE_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 

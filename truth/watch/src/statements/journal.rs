@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use nicache_coherence::{RefusalReason, Rule, Stamp};
+use nicache_coherence::{RefusalReason, Rule, SourceSlot, Stamp};
 use nicache_sql::{Access, conflicts};
 
 use crate::statements::client::Client;
@@ -20,11 +20,24 @@ const READS_MAX: usize = 65_536;
 /// machine; 0: unknown, which may be any.
 pub(crate) type Server = u32;
 
+/// What a page was made from: something of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DatabaseRead {
+    /// Whose it is.
+    pub(crate) server: Server,
+    /// What changes with it.
+    pub(crate) slot: SourceSlot,
+    /// What was read.
+    pub(crate) access: Access,
+}
+
 /// What a statement has read.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) time_ns: u64,
     pub(super) server: Server,
+    /// What a change of the server's tables stamps.
+    pub(super) slot: SourceSlot,
     pub(super) client: Client,
     /// The state that was read was that of this moment (CLOCK_MONOTONIC); 0: unknown.
     pub(super) as_of_ns: u64,
@@ -216,11 +229,11 @@ impl Journal {
         to_ns: u64,
         mut is_of_request: impl FnMut(Client, u64) -> bool,
         may_change_unseen: impl Fn(Server) -> bool,
-    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
+    ) -> Result<Vec<DatabaseRead>, RefusalReason> {
         if from_ns < self.reads_since_ns {
             return Err(RefusalReason::EventsLost);
         }
-        let mut accesses: Vec<(Server, Access)> = Vec::new();
+        let mut all: Vec<DatabaseRead> = Vec::new();
         for read in self.reads_during(from_ns, to_ns) {
             if !is_of_request(read.client, read.time_ns) {
                 continue;
@@ -232,14 +245,17 @@ impl Journal {
             {
                 return Err(RefusalReason::DatabaseUnclear);
             }
+            let (server, slot) = (read.server, read.slot);
             for access in read.reads.iter() {
-                if !accesses.iter().any(|(server, known)| *server == read.server && known == access)
-                {
-                    accesses.push((read.server, access.clone()));
+                let is_same = |known: &DatabaseRead| {
+                    known.server == server && known.slot == slot && known.access == *access
+                };
+                if !all.iter().any(is_same) {
+                    all.push(DatabaseRead { server, slot, access: access.clone() });
                 }
             }
         }
-        Ok(accesses)
+        Ok(all)
     }
 
     /// Did a client that may have done it for the request ask for anything between the two moments?
@@ -274,12 +290,12 @@ impl Journal {
     }
 
     /// May anything of it have changed since the clock was `since`?
-    pub(super) fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
+    pub(super) fn has_changed(&self, reads: &[DatabaseRead], since: Stamp) -> bool {
         if reads.is_empty() {
             return false;
         }
         if since < self.remembers_since
-            || reads.iter().any(|(server, _)| since < self.contents_of(*server))
+            || reads.iter().any(|read| since < self.contents_of(read.server))
         {
             tracing::debug!(
                 ?since,
@@ -293,8 +309,9 @@ impl Journal {
         let meets = |change: &&Change| {
             let is_there =
                 |server: Server| server == change.server || server == 0 || change.server == 0;
-            reads.iter().any(|(server, read)| {
-                is_there(*server) && conflicts(std::slice::from_ref(read), &change.writes)
+            reads.iter().any(|read| {
+                is_there(read.server)
+                    && conflicts(std::slice::from_ref(&read.access), &change.writes)
             })
         };
         let culprit = self.changes.iter().filter(in_time).find(meets);

@@ -24,12 +24,12 @@ use std::time::Duration;
 use nicache_clock::{boottime_ns, monotonic_ns};
 use nicache_coherence::{RefusalReason, RevisionTable, SourceSlot, Stamp};
 use nicache_relay::{Event, Follower, Step, Validity};
-use nicache_sql::{Access, Dialect};
+use nicache_sql::Dialect;
 
 use crate::databases::database::Database;
 use crate::databases::kinds;
 use crate::statements::databases::Databases;
-use crate::statements::journal::Server;
+use crate::statements::journal::{DatabaseRead, Server};
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
 
 /// A question about the structure that is not answered for so long is asked again.
@@ -133,7 +133,7 @@ impl RemoteDatabase {
         &self,
         from_ns: u64,
         to_ns: u64,
-    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
+    ) -> Result<Vec<DatabaseRead>, RefusalReason> {
         let state = self.lock();
         if !state.validity.is_in_step() {
             return Err(RefusalReason::UnwatchedPeer);
@@ -154,8 +154,8 @@ impl RemoteDatabase {
     }
 
     /// May anything of it have changed since the clock was `since`?
-    pub(crate) fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
-        if !reads.iter().any(|(server, _)| *server == self.server) {
+    pub(crate) fn has_changed(&self, reads: &[DatabaseRead], since: Stamp) -> bool {
+        if !reads.iter().any(|read| read.server == self.server) {
             return false;
         }
         let state = self.lock();

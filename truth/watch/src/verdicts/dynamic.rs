@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use nicache_clock::monotonic_ns;
 use nicache_coherence::{Class, FillRequest, RefusalReason, RevisionTable, Rule};
-use nicache_sql::Access;
 
 use crate::attribution::peers::{Known, Peers};
 use crate::attribution::requests::{Attribution, Others};
@@ -33,7 +32,7 @@ use crate::resolve::unwatched;
 use crate::statements::asked::Asked;
 use crate::statements::client::Client;
 use crate::statements::databases::Databases;
-use crate::statements::journal::Server;
+use crate::statements::journal::DatabaseRead;
 use crate::statements::remote::RemoteDatabase;
 use crate::verdicts::records::{Looked, Record};
 use crate::verdicts::reused::{common_root, reuse};
@@ -55,7 +54,7 @@ pub(crate) struct DynamicSources {
     /// The files and directories were known from an earlier reply.
     pub(crate) is_reused: bool,
     /// What was read from databases; `None` if none was asked.
-    pub(crate) reads: Option<Vec<(Server, Access)>>,
+    pub(crate) reads: Option<Vec<DatabaseRead>>,
     /// What was read from databases has changed since the request was forwarded.
     pub(crate) reads_changed: bool,
 }

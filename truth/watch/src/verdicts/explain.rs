@@ -9,6 +9,7 @@ use std::path::Path;
 use nicache_coherence::{Class, RecordNumber, SourceSlot};
 use nicache_sql::{Access, Target, Value, conflicts};
 
+use crate::statements::journal::DatabaseRead;
 use crate::verdicts::registrar::Registrar;
 use crate::witnesses::event::{EventKind, Identity, LookupEvent};
 
@@ -90,7 +91,7 @@ impl Registrar {
                 let (used, slot) = use_of(event);
                 paths.insert((name_of(event), used), slot);
             }
-            for (_, access) in &record.reads {
+            for DatabaseRead { access, .. } in &record.reads {
                 let name = name_of_access(access);
                 if tables.len() < EXPLAINED_MAX && !tables.contains(&name) {
                     tables.push(name);
@@ -139,7 +140,7 @@ impl Registrar {
         self.handle_events();
         let change = [Access::whole(parse_target(name))];
         let records = self.records.iter().filter(|(_, record)| {
-            record.reads.iter().any(|(_, read)| conflicts(std::slice::from_ref(read), &change))
+            record.reads.iter().any(|read| conflicts(std::slice::from_ref(&read.access), &change))
         });
         let records = self.with_later(records.map(|(number, _)| number).collect());
         Dependents { records, every_dynamic: false }

@@ -5,11 +5,10 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use nicache_coherence::{Class, RecordNumber, SourceSlot, Stamp};
-use nicache_sql::Access;
 
 use crate::resolve::resolver::{Passage, Root};
 use crate::resolve::survey::Survey;
-use crate::statements::journal::Server;
+use crate::statements::journal::DatabaseRead;
 use crate::verdicts::reused::{Signature, signature};
 use crate::witnesses::event::LookupEvent;
 
@@ -90,7 +89,7 @@ pub(crate) struct Record {
     /// When the reply was whole (CLOCK_MONOTONIC).
     pub finished_ns: u64,
     /// What was read from databases.
-    pub reads: Vec<(Server, Access)>,
+    pub reads: Vec<DatabaseRead>,
     /// The look-ups.
     pub looked: Arc<Looked>,
     /// Earlier replies to the same request whose clients its entry answers, too, where they have
@@ -99,12 +98,18 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// The databases that it was made from, each by what changes with it; [`SourceSlot::DATABASES`]
+    /// is the caller's.
+    pub(crate) fn databases(&self) -> impl Iterator<Item = SourceSlot> + '_ {
+        self.reads.iter().map(|read| read.slot)
+    }
+
     /// Bytes that are this record's alone.
     fn bytes(&self) -> usize {
         let looked = if Arc::strong_count(&self.looked) == 1 { self.looked.bytes() } else { 0 };
         size_of::<Self>()
             + looked
-            + self.reads.len() * 2 * size_of::<(Server, Access)>()
+            + self.reads.len() * 2 * size_of::<DatabaseRead>()
             + self.also.len() * size_of::<RecordNumber>()
     }
 

@@ -652,6 +652,12 @@ impl Registrar {
             looked,
             also: Vec::new(),
         };
+        if Rule::Databases.holds() {
+            for slot in record.databases() {
+                self.table.watch(slot);
+                sources.insert(slot).map_err(|_| RefusalReason::TooManySources)?;
+            }
+        }
         let previous_unchanged = self.take_previous(request, &mut record, &mut sources);
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
@@ -683,10 +689,11 @@ impl Registrar {
             }
             record.also.push(number);
             let has_read = !earlier.reads.is_empty() && Rule::Databases.holds();
-            let more = has_read.then_some(SourceSlot::DATABASES);
+            let databases = earlier.databases().chain([SourceSlot::DATABASES]);
+            let more = has_read.then_some(databases);
             let files = (record.class == Class::Static).then_some(&earlier.looked.sources);
             let files = files.into_iter().flatten().copied();
-            if more.into_iter().chain(files).any(|slot| all.insert(slot).is_err()) {
+            if more.into_iter().flatten().chain(files).any(|slot| all.insert(slot).is_err()) {
                 record.also.clear();
                 return false;
             }

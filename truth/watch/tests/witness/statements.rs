@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nicache_coherence::{RevisionTable, SourceSlot};
 use nicache_watch::{EventKind, LookupRing, SqlStep};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{directory_on_ext4, watcher};
@@ -175,8 +176,16 @@ struct Postgres {
     _program: TempDir,
 }
 
+/// What serves a connection of [`Postgres`].
+const SERVES: &str =
+    "while (sysread(STDIN, my $text, 8192)) { $text =~ /^X/ or syswrite(STDOUT, 'Z') }";
+
 impl Postgres {
     fn start() -> Self {
+        Self::start_with(SERVES)
+    }
+
+    fn start_with(script: &str) -> Self {
         let reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
         let (watcher, table) = watcher();
         let folder = directory_on_ext4();
@@ -186,7 +195,7 @@ impl Postgres {
         let served = OwnedFd::from(served);
         let connection = rustix::fs::fstat(&served).unwrap().st_ino;
         let process = Command::new(program)
-            .args(["-e", r"while (sysread(STDIN, my $text, 8192)) { $text =~ /^X/ or syswrite(STDOUT, 'Z') }"])
+            .args(["-e", script])
             .stdin(Stdio::from(served.try_clone().unwrap()))
             .stdout(Stdio::from(served))
             .spawn()
@@ -247,6 +256,35 @@ fn a_connection_of_postgresql_that_its_client_has_ended_takes_no_place() {
     assert!(database.is_certain(BEGIN) && database.is_certain(SYNC) && database.is_certain(BEGIN));
     assert!(database.is_certain(END));
     assert!(!database.is_certain(BEGIN), "it is known for the one from before");
+}
+
+/// A statement concerns the pages of its own server, and of no other one; once the server's first
+/// process has ended, all.
+#[test]
+fn a_statement_stamps_its_own_server() {
+    const CHANGE: &[u8] = b"Q\0\0\0\x0bDROP a\0";
+    let mut database = Postgres::start_with(&format!("if (fork) {{ wait; }} else {{ {SERVES} }}"));
+    let (table, first) = (database.table, database.process.id());
+    let slots = [SourceSlot::of_database(first), SourceSlot::DATABASES];
+    let own = std::process::id();
+    let mut stamped = || {
+        let stamp = table.advance_clock();
+        assert!(!database.is_certain(CHANGE));
+        assert!(table.stamp_of(SourceSlot::of_database(own)) < stamp, "another process");
+        slots.map(|slot| table.stamp_of(slot) >= stamp)
+    };
+    // Another test's database may begin or crash, which concerns all.
+    assert!((0..50).any(|_| {
+        let stamped = stamped();
+        assert!(stamped[0]);
+        !stamped[1]
+    }));
+    kill_process(Pid::from_raw(first as i32).unwrap(), Signal::KILL).unwrap();
+    let gone = || std::fs::read_to_string(format!("/proc/{first}/stat")).unwrap().contains(") Z ");
+    while !gone() {
+        std::thread::yield_now();
+    }
+    assert_eq!(stamped(), [false, true], "it goes on without its first process");
 }
 
 /// PostgreSQL reads what an import sends by 8 KB. The ring has room for a moment of that, until the

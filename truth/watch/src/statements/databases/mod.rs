@@ -9,7 +9,7 @@
 //! ([`Database::is_whole_reply`](crate::databases::database::Database::is_whole_reply)), or asks the
 //! connection for more. A reply that was made from what it touches is not kept if the change
 //! was in doubt at any time since the request was forwarded; an entry goes if it was since the
-//! entry's stamp. The kernel has made every entry that depends on databases suspect at both
+//! entry's stamp. The kernel has made every entry that depends on this server suspect at both
 //! moments, so nothing is served before this has been looked at.
 
 mod elsewhere;
@@ -23,14 +23,13 @@ mod used;
 use std::collections::HashSet;
 
 use nicache_coherence::{RefusalReason, Stamp};
-use nicache_sql::Access;
 
 use crate::databases::sql::Texts;
 use crate::statements::catalogues::Catalogues;
 use crate::statements::client::Client;
 use crate::statements::connections::{Closed, Connections};
 use crate::statements::databases::elsewhere::Elsewhere;
-use crate::statements::journal::{Journal, Server};
+use crate::statements::journal::{DatabaseRead, Journal, Server};
 use crate::statements::known_processes::KnownProcesses;
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::witnesses::members::Members;
@@ -206,7 +205,7 @@ impl Databases {
         from_ns: u64,
         to_ns: u64,
         is_of_request: impl FnMut(Client, u64) -> bool,
-    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
+    ) -> Result<Vec<DatabaseRead>, RefusalReason> {
         self.journal
             .reads(from_ns, to_ns, is_of_request, |server| self.may_have_hidden_writers(server))
     }
@@ -232,10 +231,10 @@ impl Databases {
     }
 
     /// May anything of it have changed since the clock was `since`?
-    pub(crate) fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
+    pub(crate) fn has_changed(&self, reads: &[DatabaseRead], since: Stamp) -> bool {
         // What was read of others is asked of them.
         let is_here = |server: Server| server == 0 || self.used.contains(&server);
-        reads.iter().any(|(server, _)| is_here(*server) && self.may_have_hidden_writers(*server))
+        reads.iter().any(|read| is_here(read.server) && self.may_have_hidden_writers(read.server))
             || self.journal.has_changed(reads, since)
     }
 }

@@ -65,7 +65,7 @@ impl Databases {
             }
             match happened {
                 Event::Statement(execution) => {
-                    self.note_read(event, sql.connection, client, &execution);
+                    self.note_read(event, sql, client, &execution);
                 }
                 Event::InProgress { writes } | Event::BecomesVisible { writes } => {
                     self.note_change(event, sql.connection, client, writes.into());
@@ -81,6 +81,7 @@ impl Databases {
                     self.journal.push_read(Read {
                         time_ns: event.time_ns,
                         server: self.server_of(sql.connection),
+                        slot: self.slot_of(event, sql),
                         client,
                         as_of_ns: event.time_ns,
                         dirty: false,
@@ -112,9 +113,15 @@ impl Databases {
         }
     }
 
-    fn note_read(&mut self, event: &LookupEvent, name: u64, client: Client, execution: &Execution) {
+    fn note_read(
+        &mut self,
+        event: &LookupEvent,
+        sql: SqlEvent,
+        client: Client,
+        execution: &Execution,
+    ) {
         let age = execution.snapshot_age as usize;
-        let as_of_ns = match self.connections.get_mut(name) {
+        let as_of_ns = match self.connections.get_mut(sql.connection) {
             Some(connection) => connection.note_statement(event.time_ns, age),
             None => event.time_ns,
         };
@@ -125,7 +132,8 @@ impl Databases {
         }
         self.journal.push_read(Read {
             time_ns: event.time_ns,
-            server: self.server_of(name),
+            server: self.server_of(sql.connection),
+            slot: self.slot_of(event, sql),
             client,
             as_of_ns,
             dirty: execution.reads_uncommitted,

@@ -1,6 +1,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use nicache_coherence::SourceSlot;
+use nicache_sql::Access;
+
 use super::*;
 use crate::databases::kinds::mysql::MySql;
 use crate::databases::kinds::postgres::Postgres;
@@ -9,6 +12,10 @@ use crate::statements::connections::{CONNECTIONS_MAX, QUIET_NS};
 
 const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
 const LOGIN: &[u8] = b"\x20\0\0\x01";
+
+fn all_of(server: Server) -> DatabaseRead {
+    DatabaseRead { server, slot: SourceSlot::DATABASES, access: Access::EVERYTHING }
+}
 
 /// A connection of another database that was there before the watcher: which of its databases
 /// it uses nobody knows, and a statement of it may be anything there, but nothing here.
@@ -24,11 +31,11 @@ fn a_connection_in_the_middle_of_another_database_voids_nothing_here() {
     databases.observe(&event(own), sql(1));
     let of = databases.known.first_process(own, 1).unwrap();
     assert_eq!((databases.servers_of(1), databases.server_of(1)), (vec![of], of));
-    assert!(!databases.journal.has_changed(&[(7, Access::EVERYTHING)], Stamp(1)));
+    assert!(!databases.journal.has_changed(&[all_of(7)], Stamp(1)));
     // Of whom nothing is known, it may be ours.
     databases.observe(&event(u32::MAX), sql(2));
     assert_eq!((databases.servers_of(2), databases.server_of(2)), (vec![7], 0));
-    assert!(databases.journal.has_changed(&[(7, Access::EVERYTHING)], Stamp(0)));
+    assert!(databases.journal.has_changed(&[all_of(7)], Stamp(0)));
 }
 
 /// `mysql -e` of a timer, or a dump, has ended when a reply is judged.
@@ -102,7 +109,7 @@ fn a_server_that_begins_voids_what_others_had_that_have_ended() {
         databases.handle_started(server, &MySql, 1, Stamp(clock));
     };
     let has_changed = |databases: &Databases, server, since| {
-        databases.journal.has_changed(&[(server, Access::EVERYTHING)], Stamp(since))
+        databases.journal.has_changed(&[all_of(server)], Stamp(since))
     };
     let gone = |databases: &mut Databases, server: u32, clock| {
         databases.used.insert(server);

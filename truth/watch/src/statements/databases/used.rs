@@ -1,5 +1,7 @@
 //! Whose connections are followed, and which of the servers the server uses.
 
+use nicache_coherence::SourceSlot;
+
 use super::Databases;
 use crate::processes::is_outside_namespace;
 use crate::statements::asked::Asked;
@@ -144,6 +146,16 @@ impl Databases {
             self.askers.insert(sql.connection);
         }
         is_asker
+    }
+}
+
+impl Databases {
+    /// What the kernel, or the relay's follower, stamps with each change of the server's tables.
+    pub(super) fn slot_of(&self, event: &LookupEvent, sql: SqlEvent) -> SourceSlot {
+        match self.elsewhere {
+            Some(_) => SourceSlot::DATABASES,
+            None => SourceSlot::of_database(process_of(event, sql)),
+        }
     }
 }
 
