@@ -43,6 +43,9 @@ pub trait Database: fmt::Debug + Sync {
     /// What is asked to learn the structure.
     fn structure_query(&self) -> &'static str;
 
+    /// Is this request of a client nothing but that question?
+    fn is_structure_question(&self, request: &[u8]) -> bool;
+
     /// The server's own client, which asks for the structure at a place on this machine and writes
     /// the answer to its output.
     ///

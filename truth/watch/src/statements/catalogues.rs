@@ -240,6 +240,13 @@ impl Catalogues {
         process != 0 && self.clients.had(process, time_ns)
     }
 
+    /// As if one had been started here, which had ended by `ended_ns`.
+    #[cfg(test)]
+    pub(crate) fn add_ended_client(&self, process: u32, ended_ns: u64) {
+        self.clients.add(process);
+        self.clients.end(process, ended_ns);
+    }
+
     /// Is it a client that another nicache has started to ask? Two of them would have each other
     /// ask again and again.
     pub(crate) fn is_others_client(process: u32, kind: &dyn Database) -> bool {

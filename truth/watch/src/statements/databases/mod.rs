@@ -2,7 +2,7 @@
 //! their servers receive them.
 //!
 //! Read first: the head of `nicache_sql` (its events, and what a caller owes it), `ebpf/sql.h`
-//! (when the kernel stamps [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
+//! (when the kernel stamps [`SourceSlot::of_database`](nicache_coherence::SourceSlot::of_database)).
 //!
 //! A change is in doubt from the moment that the server receives it until it is certain to be done:
 //! the server has sent a short reply that is whole
@@ -20,7 +20,7 @@ mod structure;
 mod tests;
 mod used;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use nicache_coherence::{RefusalReason, Stamp};
 
@@ -50,8 +50,9 @@ pub(crate) struct Databases {
     members: Option<Members>,
     /// Database servers that the server uses: only these are asked for their structure.
     used: HashSet<Server>,
-    /// Connections by which others ask for the structure.
-    askers: HashSet<u64>,
+    /// Connections by which the structure is asked for, and by which client: what it says last
+    /// may be received when it has ended.
+    askers: HashMap<u64, u32>,
     known: KnownProcesses,
     texts: Texts,
     catalogues: Catalogues,
@@ -72,7 +73,7 @@ impl Databases {
             members: None,
             used: HashSet::new(),
             connections: Connections::new(begun_before),
-            askers: HashSet::new(),
+            askers: HashMap::new(),
             known: KnownProcesses::default(),
             texts: Texts::default(),
             catalogues: Catalogues::new(),
@@ -95,7 +96,7 @@ impl Databases {
     pub(crate) fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
         self.now_ns = event.time_ns;
         if let SqlStep::Received { client, .. } = sql.what
-            && (self.catalogues.is_own_client(client, event.time_ns) || self.is_asker(sql, client))
+            && self.is_asker(event, sql, client)
         {
             // It only asks; and what it asks is not plain enough to be understood.
             return self.forget(sql.connection, event.clock);

@@ -26,6 +26,9 @@ impl Databases {
             self.forget(sql.connection, event.clock);
         }
         self.note_use(event, sql, client);
+        // Of a client of another nicache that had ended before it was looked at.
+        let is_structure_question = sql.kind.is_structure_question(&event.path);
+        let certain = certain || is_structure_question;
         let mut happened = Vec::new();
         let mut texts = std::mem::take(&mut self.texts);
         let catalogue = self.catalogue_of(event, sql);
@@ -96,6 +99,7 @@ impl Databases {
                         self.note_unseen(certain, sql.connection);
                     }
                 }
+                Event::SchemaChanged if is_structure_question => {}
                 Event::SchemaChanged => self.handle_schema_change(event, sql.connection, reason),
                 Event::DatabaseChanged => {
                     self.handle_database_change(sql.connection, event.time_ns);

@@ -5,7 +5,8 @@ use nicache_coherence::SourceSlot;
 use nicache_sql::Access;
 
 use super::*;
-use crate::databases::kinds::mysql::MySql;
+use crate::databases::database::Database as _;
+use crate::databases::kinds::mysql::{COM_QUERY, MySql};
 use crate::databases::kinds::postgres::Postgres;
 use crate::statements::asked::Asked;
 use crate::statements::connections::{CONNECTIONS_MAX, QUIET_NS};
@@ -13,8 +14,63 @@ use crate::statements::connections::{CONNECTIONS_MAX, QUIET_NS};
 const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
 const LOGIN: &[u8] = b"\x20\0\0\x01";
 
+const STARTUP: &[u8] = b"\0\0\0\x13\0\x03\0\0user\0root\0\0";
+
 fn all_of(server: Server) -> DatabaseRead {
     DatabaseRead { server, slot: SourceSlot::DATABASES, access: Access::EVERYTHING }
+}
+
+fn postgres_message(letter: u8, text: &str) -> Vec<u8> {
+    let len = (text.len() + 5) as u32;
+    [&[letter][..], &len.to_be_bytes(), text.as_bytes(), b"\0"].concat()
+}
+
+/// What a client of PostgreSQL sends at time 5 or later, to this process.
+fn postgres_receives(databases: &mut Databases, client: u32, bytes: &[u8], time_ns: u64) {
+    let event =
+        LookupEvent { tgid: std::process::id(), path: bytes.into(), ..LookupEvent::blank(time_ns) };
+    let what = SqlStep::Received { client, by_network: None, certain: false, ahead: false };
+    databases.observe(&event, SqlEvent { connection: 1, kind: &Postgres, what, first: 0 });
+}
+
+/// On a busy machine the server reads what the client has said last when that has ended. Taken for
+/// something that nobody understands, it would have the structure asked for again, and again.
+#[test]
+fn the_last_words_of_a_client_that_asks_for_the_structure_change_nothing() {
+    const CLIENT: u32 = u32::MAX - 1;
+    const TERMINATE: &[u8] = b"X\0\0\0\x04";
+    let mut databases = Databases::new(HashSet::new(), 1);
+    databases.catalogues.add_ended_client(CLIENT, 7);
+    postgres_receives(&mut databases, CLIENT, STARTUP, 5);
+    postgres_receives(
+        &mut databases,
+        CLIENT,
+        &postgres_message(b'Q', Postgres.structure_query()),
+        6,
+    );
+    postgres_receives(&mut databases, CLIENT, TERMINATE, 9);
+    assert!(databases.journal.changes.is_empty() && !databases.connections.contains(1));
+    // Another client, by the same number of a connection.
+    postgres_receives(&mut databases, CLIENT + 1, STARTUP, 10);
+    postgres_receives(&mut databases, CLIENT + 1, &postgres_message(b'Q', "DROP TABLE a"), 11);
+    assert!(!databases.journal.changes.is_empty());
+}
+
+/// Another nicache's client that has ended before it could be looked at.
+#[test]
+fn the_question_for_the_structure_changes_nothing_whoever_asks_it() {
+    let ask = |question: &str| {
+        let mut databases = Databases::new(HashSet::new(), 1);
+        postgres_receives(&mut databases, u32::MAX, STARTUP, 5);
+        postgres_receives(&mut databases, u32::MAX, &postgres_message(b'Q', question), 6);
+        assert!(databases.journal.was_asked(6, 6, |_, _| true), "it reads");
+        databases.journal.changes.len()
+    };
+    assert_eq!(ask(Postgres.structure_query()), 0);
+    assert_ne!(ask(&format!("{}; DROP TABLE a", Postgres.structure_query())), 0);
+    let packet = |text: &str| [&[0, 0, 0, 0, COM_QUERY], text.as_bytes()].concat();
+    assert!(MySql.is_structure_question(&packet(MySql.structure_query())));
+    assert!(!MySql.is_structure_question(&packet("DROP TABLE a")));
 }
 
 /// A connection of another database that was there before the watcher: which of its databases

@@ -129,21 +129,28 @@ impl Databases {
         }
     }
 
-    /// Is the connection one by which another nicache asks for the structure? Only a client that is
-    /// new is looked at.
-    pub(super) fn is_asker(&mut self, sql: SqlEvent, client: u32) -> bool {
-        if self.askers.contains(&sql.connection) {
+    /// Is the connection one by which this or another nicache asks for the structure? Of the
+    /// clients of others, only one that is new is looked at.
+    pub(super) fn is_asker(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) -> bool {
+        if client == 0 {
+            return false;
+        }
+        if self.askers.get(&sql.connection) == Some(&client) {
             return true;
         }
         let is_new =
             self.connections.get(sql.connection).is_none_or(|known| known.client.process != client);
         let look = || Catalogues::is_others_client(client, sql.kind);
-        let is_asker = is_new && client != 0 && self.known.is_asker(client, look);
+        let is_asker = self.catalogues.is_own_client(client, event.time_ns)
+            || is_new && self.known.is_asker(client, look);
         if is_asker {
             if self.askers.len() >= CONNECTIONS_MAX {
                 self.askers.clear();
             }
-            self.askers.insert(sql.connection);
+            self.askers.insert(sql.connection, client);
+        } else {
+            // Another connection by the same number.
+            self.askers.remove(&sql.connection);
         }
         is_asker
     }

@@ -9,6 +9,11 @@ use crate::databases::database::{Database, Place};
 use crate::databases::socket::listening_socket;
 use crate::databases::sql::{self, Session};
 
+/// Length and number of a packet, in front of it.
+const HEADER_BYTES: usize = 4;
+/// A statement as text.
+pub(crate) const COM_QUERY: u8 = 3;
+
 /// What the watcher must know of MariaDB and MySQL.
 #[derive(Debug)]
 pub(crate) struct MySql;
@@ -54,6 +59,11 @@ impl Database for MySql {
 
     fn structure_query(&self) -> &'static str {
         catalogue_query(Dialect::MySql)
+    }
+
+    fn is_structure_question(&self, request: &[u8]) -> bool {
+        request.get(HEADER_BYTES..).and_then(|rest| rest.strip_prefix(&[COM_QUERY]))
+            == Some(self.structure_query().as_bytes())
     }
 
     fn structure_client(&self, place: &Place) -> io::Result<Command> {

@@ -14,6 +14,9 @@ use crate::databases::sql::{self, Session};
 /// The database that is there before any other.
 const FIRST_DATABASE: &str = "postgres";
 
+/// Of a message's length, behind its letter.
+const LENGTH_BYTES: usize = 4;
+
 /// What the watcher must know of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct Postgres;
@@ -69,6 +72,11 @@ impl Database for Postgres {
 
     fn structure_query(&self) -> &'static str {
         catalogue_query(Dialect::Postgres)
+    }
+
+    fn is_structure_question(&self, request: &[u8]) -> bool {
+        let text = request.strip_prefix(b"Q").and_then(|rest| rest.get(LENGTH_BYTES..));
+        text.and_then(|text| text.strip_suffix(b"\0")) == Some(self.structure_query().as_bytes())
     }
 
     /// `psql` as the user that the server runs as, whom it lets in without a password (peer
