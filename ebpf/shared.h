@@ -16,9 +16,10 @@
 #define SLOT_WORKING_DIRECTORY 3
 #define SLOT_ACCESS_LISTS 4
 #define SLOT_MOUNTS 5
-#define SLOTS_RESERVED 6
-/* No device has this number: the slots of database servers, by their first processes. */
-#define DATABASE_DEVICE 0xffffffffU
+/* Of database servers, by their first processes. */
+#define SLOT_FIRST_DATABASE 6
+#define DATABASE_SLOTS 64
+#define SLOTS_RESERVED (SLOT_FIRST_DATABASE + DATABASE_SLOTS)
 #define WATCHED (1ULL << 63)
 #define TRACKED (1ULL << 62)
 #define STAMP_MASK (TRACKED - 1)

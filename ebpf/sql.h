@@ -453,9 +453,11 @@ static __always_inline __u32 database_slot(__u32 kind)
 {
 	__u32 first = server_of(kind);
 
+	if (first && database_kind(first) != kind)
+		return SLOT_DATABASES;
 	if (!first)
-		return slot_of(DATABASE_DEVICE, bpf_get_current_pid_tgid() >> 32);
-	return database_kind(first) == kind ? slot_of(DATABASE_DEVICE, first) : SLOT_DATABASES;
+		first = bpf_get_current_pid_tgid() >> 32;
+	return SLOT_FIRST_DATABASE + first % DATABASE_SLOTS;
 }
 
 /* Can a client of a database be at the other end? The kernel itself (netlink) is not one. */

@@ -9,6 +9,8 @@
 /// files, so there is room for the files of many without too many that share a slot.
 pub const SOURCE_SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 20;
+/// Slots of database servers. Two that share one make each other's pages suspect.
+const DATABASE_SLOTS: u32 = 64;
 
 /// Slots that one entry may depend on. A larger set is refused ([`TooManySources`]), never
 /// truncated.
@@ -45,7 +47,8 @@ impl SourceSlot {
     /// whether it leads elsewhere.
     pub const MOUNTS: Self = Self(5);
 
-    const RESERVED: u32 = 6;
+    const FIRST_DATABASE: u32 = 6;
+    const RESERVED: u32 = Self::FIRST_DATABASE + DATABASE_SLOTS;
 
     /// Slot of an inode; never one of the named ones.
     ///
@@ -65,10 +68,10 @@ impl SourceSlot {
         Self::of_inode(major << 20 | minor, ino)
     }
 
-    /// Slot of a database server of this machine, by its first process. `ebpf/sql.h` computes the
-    /// same.
+    /// Slot of a database server: by its first process, for which `ebpf/sql.h` computes the same,
+    /// or, of one on another machine, by a number that no process has.
     pub const fn of_database(process: u32) -> Self {
-        Self::of_inode(DATABASE_DEVICE, process as u64)
+        Self(Self::FIRST_DATABASE + process % DATABASE_SLOTS)
     }
 
     /// Slot of something that is not an inode, by a uniformly spread hash of its name; never one of
@@ -84,8 +87,6 @@ impl SourceSlot {
     }
 }
 
-/// No device has this number: databases.
-const DATABASE_DEVICE: u32 = u32::MAX;
 const DEVICE_MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
 const INODE_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 

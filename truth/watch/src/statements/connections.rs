@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use nicache_coherence::SourceSlot;
+
 use crate::databases::database::Place;
 use crate::databases::sql::Session;
 use crate::processes::try_sockets_of;
@@ -37,6 +39,8 @@ pub(super) struct Connection {
     pub(super) server: u32,
     /// The first process of its database server, if that is known.
     pub(super) of: Option<Server>,
+    /// What a change on it stamps.
+    pub(super) slot: SourceSlot,
     /// Where its tables are.
     pub(super) place: Option<Place>,
     /// Its client has spoken.
@@ -63,6 +67,7 @@ impl Connection {
         client: Client,
         server: u32,
         of: Option<Server>,
+        slot: SourceSlot,
         place: Option<Place>,
     ) -> Self {
         Self {
@@ -70,6 +75,7 @@ impl Connection {
             client,
             server,
             of,
+            slot,
             place,
             is_heard: false,
             last_ns: 0,
@@ -104,12 +110,14 @@ impl Connection {
     }
 }
 
-/// A connection that is closed, by the inode of the server's socket, and the time of its last
-/// event.
+/// A connection that is closed, by the inode of the server's socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
     name: u64,
+    /// Time of its last event.
     last_ns: u64,
+    /// What the end of what was in doubt on it stamps.
+    pub(crate) slot: SourceSlot,
 }
 
 /// The connections of all clients to database servers, by the inode of the server's socket.
@@ -234,7 +242,8 @@ impl Connections {
             .iter()
             .filter(|(_, connection)| is_quiet(connection))
             .map(|(&name, connection)| {
-                (Closed { name, last_ns: connection.last_ns }, connection.server)
+                let (last_ns, slot) = (connection.last_ns, connection.slot);
+                (Closed { name, last_ns, slot }, connection.server)
             })
             .collect();
         let servers: HashSet<u32> = quiet.iter().map(|&(_, server)| server).collect();

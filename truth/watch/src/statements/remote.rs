@@ -3,11 +3,10 @@
 //! Read first: `nicache_relay` (`subscriber.rs` and `validity.rs` have the proofs),
 //! `statements/databases/` (what is made of the statements).
 //!
-//! Two threads share a [`RemoteDatabase`]. One follows the relay: each event stamps
-//! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES), unless it is certain to be
-//! a question, and is understood, before it is acknowledged. The other, the watcher's own, judges
-//! fills and sets the lease of the revision table; only that one gets into step, so between
-//! the first bounded lease and the first stored page nothing can come.
+//! Two threads share a [`RemoteDatabase`]. One follows the relay: each event stamps the database's
+//! slot, unless it is certain to be a question, and is understood, before it is acknowledged. The
+//! other, the watcher's own, judges fills and sets the lease of the revision table; only that one
+//! gets into step, so between the first bounded lease and the first stored page nothing can come.
 //!
 //! Why a reply is never kept without what it read: the relay gives a client no reply before the
 //! question has been acknowledged here; so the question was noted between the forwarding of the
@@ -162,6 +161,11 @@ impl RemoteDatabase {
         !state.validity.is_in_step() || state.databases.has_changed(reads, since)
     }
 
+    /// What its changes stamp.
+    fn slot(&self) -> SourceSlot {
+        SourceSlot::of_database(self.server)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -170,7 +174,7 @@ impl RemoteDatabase {
     fn fall_out(&self, state: &mut State) {
         if state.validity.is_in_step() {
             state.counters.voided += 1;
-            self.table.record_change(SourceSlot::DATABASES);
+            self.table.record_change(self.slot());
         }
         state.validity.fall_out();
     }
@@ -182,7 +186,7 @@ impl RemoteDatabase {
             _ => is_over && state.databases.is_in_doubt(connection),
         };
         if is_change {
-            self.table.record_change(SourceSlot::DATABASES);
+            self.table.record_change(self.slot());
             state.counters.changes += u64::from(!is_over);
         }
         let sql = SqlEvent { connection, kind: self.kind, what, first: 0 };
@@ -190,7 +194,7 @@ impl RemoteDatabase {
             .databases
             .observe(&LookupEvent::elsewhere(monotonic_ns(), self.table.clock(), sql, bytes), sql);
         if state.databases.take_unseen_change() {
-            self.table.record_change(SourceSlot::DATABASES);
+            self.table.record_change(self.slot());
         }
     }
 }

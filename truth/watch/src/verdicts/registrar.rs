@@ -275,7 +275,7 @@ impl Registrar {
         self.databases.handle_time(monotonic_ns());
         let closed = self.databases.find_closed(monotonic_ns());
         if !closed.is_empty() && self.drain() == Drained::All {
-            self.table.record_change(SourceSlot::DATABASES);
+            closed.iter().for_each(|one| self.table.record_change(one.slot));
             self.databases.end_closed(&closed, self.table.clock());
         }
         self.table.set_strict_sql(self.databases.functions_may_write(), None);

@@ -265,26 +265,28 @@ fn a_statement_stamps_its_own_server() {
     const CHANGE: &[u8] = b"Q\0\0\0\x0bDROP a\0";
     let mut database = Postgres::start_with(&format!("if (fork) {{ wait; }} else {{ {SERVES} }}"));
     let (table, first) = (database.table, database.process.id());
-    let slots = [SourceSlot::of_database(first), SourceSlot::DATABASES];
-    let own = std::process::id();
+    let slots = [first, first + 1].map(SourceSlot::of_database);
     let mut stamped = || {
         let stamp = table.advance_clock();
         assert!(!database.is_certain(CHANGE));
-        assert!(table.stamp_of(SourceSlot::of_database(own)) < stamp, "another process");
-        slots.map(|slot| table.stamp_of(slot) >= stamp)
+        [slots[0], slots[1], SourceSlot::DATABASES].map(|slot| table.stamp_of(slot) >= stamp)
     };
-    // Another test's database may begin or crash, which concerns all.
+    // Another test's database may have the slot of a neighbor, begin or crash.
     assert!((0..50).any(|_| {
-        let stamped = stamped();
-        assert!(stamped[0]);
-        !stamped[1]
+        let [own, neighbors, all] = stamped();
+        assert!(own);
+        !neighbors && !all
     }));
     kill_process(Pid::from_raw(first as i32).unwrap(), Signal::KILL).unwrap();
     let gone = || std::fs::read_to_string(format!("/proc/{first}/stat")).unwrap().contains(") Z ");
     while !gone() {
         std::thread::yield_now();
     }
-    assert_eq!(stamped(), [false, true], "it goes on without its first process");
+    assert!((0..50).any(|_| {
+        let [own, _, all] = stamped();
+        assert!(all, "it goes on without its first process");
+        !own
+    }));
 }
 
 /// PostgreSQL reads what an import sends by 8 KB. The ring has room for a moment of that, until the

@@ -39,6 +39,7 @@ impl Databases {
         {
             self.used.insert(server);
         }
+        let slot = self.slot_of(event, sql);
         let used = place.as_ref().filter(|place| self.used.contains(&place.server));
         let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
         let is_old = match &self.elsewhere {
@@ -49,7 +50,7 @@ impl Databases {
             let session =
                 if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) };
             let client = Client { process: client, ..Client::default() };
-            Connection::new(session, client, event.tgid, of, place)
+            Connection::new(session, client, event.tgid, of, slot, place)
         });
         if client != 0 {
             connection.client.process = client;
@@ -159,8 +160,8 @@ impl Databases {
 impl Databases {
     /// What the kernel, or the relay's follower, stamps with each change of the server's tables.
     pub(super) fn slot_of(&self, event: &LookupEvent, sql: SqlEvent) -> SourceSlot {
-        match self.elsewhere {
-            Some(_) => SourceSlot::DATABASES,
+        match &self.elsewhere {
+            Some(elsewhere) => SourceSlot::of_database(elsewhere.server),
             None => SourceSlot::of_database(process_of(event, sql)),
         }
     }
