@@ -266,6 +266,7 @@ const WHY_EXAMPLES: &str = "Examples:
   sudo nicache why '/item.php?id=1' --json
   sudo nicache why https://www.example.com/ -H 'Accept: application/json' -H 'Cookie: theme=dark'
   sudo nicache why http://www.example.com/ --http10 -H 'Connection: close'
+  sudo nicache why https://www.example.com/contact/ --compare
   sudo nicache why /data/projects/report.odt --name nfs0
 
 Without -H and --http10, it says what the requests of a browser and of curl would meet. For an \
@@ -398,6 +399,13 @@ pub(crate) struct WhyArgs {
     /// Show every source, or every range of a file's blocks, instead of the first ones
     #[arg(long)]
     pub all: bool,
+    /// Also request the page twice, as curl does or with the headers of --header, and show where
+    /// the two replies differ. The server executes the page for that
+    #[arg(long)]
+    pub compare: bool,
+    /// Where the requests of --compare go, if not to the address of the server behind nicache
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "compare")]
+    pub server: Option<String>,
     /// Which running nicache is asked.
     #[command(flatten)]
     pub target: Target,

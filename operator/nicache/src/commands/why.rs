@@ -1,10 +1,13 @@
 //! `nicache why`.
 
+mod compare;
+
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use self::compare::{Comparison, compare};
 use crate::asking::AskedRequest;
 use crate::cli::WhyArgs;
 use crate::control::{Request, Response, ask, unexpected};
@@ -22,32 +25,58 @@ pub(super) fn execute(arguments: &WhyArgs) -> Result<ExitCode> {
         false => vec![AskedRequest::of_fields(&page, &arguments.headers, arguments.http10)?],
     };
     let path = arguments.url.starts_with('/').then(|| arguments.url.clone());
-    let report =
-        match ask(arguments.target.name.as_deref(), &Request::Why { page, requests, path })? {
-            Response::Why(report) => report,
-            Response::NfsWhy(_) if !arguments.headers.is_empty() || arguments.http10 => {
-                bail!(
-                    "this is a `nicache nfs`: its files are asked for without --header and --http10"
-                )
+    // The last one is curl's, which takes no coding in which nothing could be shown.
+    let (asked_page, to_compare) = (page.clone(), requests[requests.len() - 1].clone());
+    let report = match ask(
+        arguments.target.name.as_deref(),
+        &Request::Why { page, requests, path },
+    )? {
+        Response::Why(report) => report,
+        Response::NfsWhy(_)
+            if !arguments.headers.is_empty() || arguments.http10 || arguments.compare =>
+        {
+            bail!(
+                "this is a `nicache nfs`: its files are asked for without --header, --http10 and --compare"
+            )
+        }
+        Response::NfsWhy(report) => {
+            match arguments.target.json {
+                true => println!("{}", serde_json::to_string(&report)?),
+                false => print!("{}", report.text(arguments.all)),
             }
-            Response::NfsWhy(report) => {
-                match arguments.target.json {
-                    true => println!("{}", serde_json::to_string(&report)?),
-                    false => print!("{}", report.text(arguments.all)),
-                }
-                return Ok(ExitCode::SUCCESS);
-            }
-            _ => return Err(unexpected()),
-        };
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => return Err(unexpected()),
+    };
+    let compared = arguments.compare.then(|| compare_replies(arguments, &asked_page, &to_compare));
+    let compared = compared.transpose()?;
     if arguments.target.json {
-        println!("{}", serde_json::to_string(&report)?);
+        let mut json = serde_json::to_value(&report)?;
+        if let (Some(compared), Some(fields)) = (&compared, json.as_object_mut()) {
+            fields.insert("compared".into(), serde_json::to_value(compared)?);
+        }
+        println!("{json}");
     } else {
         print!(
             "{}",
             render(&arguments.url, &report, if arguments.all { usize::MAX } else { LINES })
         );
+        if let Some(compared) = &compared {
+            print!("{}", compared.text(&to_compare.title));
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn compare_replies(
+    arguments: &WhyArgs,
+    page: &PageName,
+    request: &AskedRequest,
+) -> Result<Comparison> {
+    match ask(arguments.target.name.as_deref(), &Request::Status)? {
+        Response::Status(status) => compare(&status, arguments.server.as_deref(), page, request),
+        _ => Err(unexpected()),
+    }
 }
 
 /// Sources of one entry that are shown.

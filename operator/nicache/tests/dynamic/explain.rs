@@ -60,6 +60,49 @@ fn warm(stage: &Stage, pages: &[&str]) {
     assert!(within(PATIENCE, is_stored).is_some(), "the file is never kept");
 }
 
+/// `--compare` asks the server itself, whose replies the card only has digests of.
+#[test]
+fn where_replies_differ() {
+    let stage = Stage::start(&Setup::default(), |_| {});
+    stage.script(
+        "random.php",
+        r#"<?php header('X-Number: ' . random_int(0, PHP_INT_MAX));
+        printf("<form>\n<input value=\"%s\"> the same\n", bin2hex(random_bytes(8)));"#,
+    );
+    let text = nicache(&stage, &["why", "/random.php", "--compare"]);
+    for part in [
+        "to curl's request",
+        "differ",
+        "behind `<input value=\"",
+        r#"masks = ["value=\"*\""]"#,
+        r#"mask-headers = ["x-number"]"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let server = format!("{}", stage.address());
+    let compared =
+        json(&stage, &["why", "/random.php", "--compare", "--server", &server, "-H", "X-Y: z"]);
+    assert_eq!(compared["compared"]["headers"].as_array().unwrap().len(), 1, "{compared:#}");
+    assert!(compared["page"].is_object(), "{compared:#}");
+    let url = format!("http://{server}/static.html");
+    let text = nicache(&stage, &["why", &url, "--compare"]);
+    assert!(text.contains("are the same"), "{text}");
+    let nowhere = Command::new(NICACHE)
+        .args([
+            "why",
+            "/random.php",
+            "--compare",
+            "--server",
+            "127.0.0.1:1",
+            "--name",
+            stage.nicache.name(),
+        ])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(!nowhere.status.success() && said.contains("does not answer at 127.0.0.1:1"), "{said}");
+}
+
 #[test]
 fn pages_and_sources() {
     let mut stage =
