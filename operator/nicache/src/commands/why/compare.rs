@@ -4,14 +4,14 @@
 //! server itself, twice.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nicache_http::{
-    Follower, Masks, Method, PREFIX_BYTES_MIN, ReplyOutcome, parse_framing, parse_imf_fixdate,
-    parse_reply, without_own_fields,
+    Follower, MASKS_MAX, Masks, Method, PREFIX_BYTES_MIN, ReplyOutcome, parse_framing,
+    parse_imf_fixdate, parse_reply, without_own_fields,
 };
 use serde::Serialize;
 
@@ -23,10 +23,11 @@ use crate::top::text::shown;
 
 /// Between the two requests: a second later, a clock in the page shows.
 const PAUSE: Duration = Duration::from_millis(1100);
-/// How long the server may take to begin a reply, or to go on with it.
+/// How long the server may take for a reply.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of one reply at most.
-const REPLY_BYTES_MAX: usize = 64 << 20;
+/// Bytes of one body at most, and replies that only say that it will come (1xx).
+const BODY_BYTES_MAX: usize = 64 << 20;
+const INFORMED_MAX: usize = 16;
 /// Differences of the bodies that are shown, bytes of each, and of what stands before it.
 const SHOWN: usize = 5;
 const SHOWN_BYTES: usize = 40;
@@ -121,61 +122,100 @@ fn address(status: &Status, server: Option<&str>, page: &PageName) -> Result<Soc
 }
 
 fn fetch(server: SocketAddr, head: &str) -> Result<Reply> {
+    let until = Instant::now() + PATIENCE;
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE).with_context(|| {
         format!(
             "the server does not answer at {server}: say where it is with --server ADDRESS:PORT"
         )
     })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(head.as_bytes()).with_context(|| format!("asking {server}"))?;
-    let mut bytes = Vec::new();
+    let mut incoming = Incoming::default();
     let mut piece = [0; 16384];
     loop {
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(left))?;
         let len = match stream.read(&mut piece) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            len => len.with_context(|| format!("waiting for the reply of {server}"))?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            len => len.with_context(|| {
+                format!("{server} has not replied in full within {} s", PATIENCE.as_secs())
+            })?,
         };
-        bytes.extend_from_slice(&piece[..len]);
-        if let Some(reply) = Reply::parse(&bytes, len == 0)? {
-            return Ok(reply);
-        }
-        if len == 0 {
-            bail!("{server} ended the connection within its reply");
-        }
-        if bytes.len() > REPLY_BYTES_MAX {
-            bail!("the reply of {server} is longer than {} bytes", grouped(REPLY_BYTES_MAX as u64));
+        let is_whole = match len {
+            0 => incoming.handle_close(),
+            len => incoming.take(&piece[..len])?,
+        };
+        match incoming.begun {
+            Some((reply, _)) if is_whole => return Ok(reply),
+            _ if len == 0 => bail!("{server} ended the connection within its reply"),
+            _ => {}
         }
     }
 }
 
-impl Reply {
-    /// The reply that begins with these bytes, as soon as it is whole.
-    fn parse(bytes: &[u8], has_ended: bool) -> Result<Option<Self>> {
-        let framing = match parse_framing(bytes, Method::Get) {
-            Ok(Some(framing)) => framing,
-            Ok(None) => return Ok(None),
-            Err(reason) => bail!("the server's reply is not understood: {reason}"),
-        };
-        if framing.status < 200 {
-            return Self::parse(&bytes[framing.head_len..], has_ended);
+/// A reply on its way.
+#[derive(Debug, Default)]
+struct Incoming {
+    /// What has come of its head.
+    head: Vec<u8>,
+    /// Replies that only say that it will come (1xx).
+    informed: usize,
+    /// What has come of the reply whose head is whole.
+    begun: Option<(Reply, Follower)>,
+}
+
+impl Incoming {
+    /// Takes the next bytes. Returns whether the reply is whole.
+    fn take(&mut self, bytes: &[u8]) -> Result<bool> {
+        if self.begun.is_some() {
+            return self.follow(bytes);
         }
-        let (head, rest) = bytes.split_at(framing.head_len);
-        let mut follower = Follower::new(framing.framing);
-        let mut body = Vec::new();
-        let followed = follower.follow(rest, |piece| body.extend_from_slice(piece));
+        self.head.extend_from_slice(bytes);
+        loop {
+            let framing = match parse_framing(&self.head, Method::Get) {
+                Ok(Some(framing)) => framing,
+                Ok(None) => return Ok(false),
+                Err(reason) => bail!("the server's reply is not understood: {reason}"),
+            };
+            let rest = self.head.split_off(framing.head_len);
+            if framing.status < 200 {
+                self.head = rest;
+                self.informed += 1;
+                if self.informed > INFORMED_MAX {
+                    bail!("the server says again and again that its reply will come (1xx)");
+                }
+                continue;
+            }
+            let own = match parse_reply(&self.head, Method::Get) {
+                ReplyOutcome::Complete(reply) => without_own_fields(&reply, &self.head),
+                _ => None,
+            };
+            let fields = fields(own.as_deref().unwrap_or(&self.head));
+            let reply = Reply { status: framing.status, fields, body: Vec::new() };
+            self.begun = Some((reply, Follower::new(framing.framing)));
+            return self.follow(&rest);
+        }
+    }
+
+    fn follow(&mut self, bytes: &[u8]) -> Result<bool> {
+        let Some((reply, follower)) = &mut self.begun else { return Ok(false) };
+        let followed = follower.follow(bytes, |piece| reply.body.extend_from_slice(piece));
         if followed.fault.is_some() {
             bail!("the chunks of the server's reply are not understood");
         }
-        let is_whole = follower.is_finished() || has_ended && follower.handle_close();
-        let own = match parse_reply(bytes, Method::Get) {
-            ReplyOutcome::Complete(reply) => without_own_fields(&reply, head),
-            _ => None,
-        };
-        let fields = fields(own.as_deref().unwrap_or(head));
-        Ok(is_whole.then_some(Self { status: framing.status, fields, body }))
+        if reply.body.len() > BODY_BYTES_MAX {
+            bail!("the server's reply is longer than {} bytes", grouped(BODY_BYTES_MAX as u64));
+        }
+        Ok(follower.is_finished())
     }
 
+    /// The connection has ended: is the reply whole?
+    fn handle_close(&mut self) -> bool {
+        self.begun.as_mut().is_some_and(|(_, follower)| follower.handle_close())
+    }
+}
+
+impl Reply {
     /// Where another reply, to the same request, differs from this one.
     fn differences(&self, other: &Self, server: SocketAddr) -> Comparison {
         let body = differing(&self.body, &other.body);
@@ -312,9 +352,10 @@ fn difference<'a>(offset: usize, one: &'a [u8], other: &'a [u8]) -> Option<Diffe
 fn masks(one: &[u8], other: &[u8], differences: &[Difference<'_>]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for difference in differences {
-        let Some(mask) = difference.mask() else { return Vec::new() };
-        if !found.contains(&mask) {
-            found.push(mask);
+        match difference.mask() {
+            Some(mask) if found.contains(&mask) => {}
+            Some(mask) if found.len() < MASKS_MAX => found.push(mask),
+            _ => return Vec::new(),
         }
     }
     let Ok(masks) = Masks::new(&found) else { return Vec::new() };
@@ -395,7 +436,13 @@ mod tests {
     use super::*;
 
     fn compared(first: &str, second: &str) -> Comparison {
-        let reply = |text: &str| Reply::parse(text.as_bytes(), true).unwrap().unwrap();
+        let reply = |text: &str| {
+            let mut incoming = Incoming::default();
+            // However it comes.
+            let is_whole = text.as_bytes().chunks(7).map(|piece| incoming.take(piece).unwrap());
+            assert!(is_whole.last().unwrap());
+            incoming.begun.unwrap().0
+        };
         reply(first).differences(&reply(second), ([10, 0, 0, 1], 80).into())
     }
 
@@ -467,13 +514,28 @@ mod tests {
 
     #[test]
     fn what_is_no_reply_is_told() {
-        for wrong in ["SSH-2.0-x\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"] {
-            assert!(Reply::parse(wrong.as_bytes(), false).is_err(), "{wrong}");
+        let take = |text: &str| {
+            let mut incoming = Incoming::default();
+            incoming.take(text.as_bytes()).map(|is_whole| (is_whole, incoming))
+        };
+        let long = format!("HTTP/1.1 200 OK\r\nX-A: {}", "a".repeat(1 << 20));
+        let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        for wrong in [
+            "SSH-2.0-x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx",
+            &long,
+            &early.repeat(INFORMED_MAX + 1),
+        ] {
+            assert!(take(wrong).is_err(), "{wrong:.80}");
         }
-        let cut = Reply::parse(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", true).unwrap();
-        assert!(cut.is_none());
-        let early =
-            b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
-        assert_eq!(Reply::parse(early, false).unwrap().unwrap().status, 204);
+        let (is_whole, mut cut) = take("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab").unwrap();
+        assert!(!is_whole && !cut.handle_close());
+        let (is_whole, mut open) = take("HTTP/1.1 200 OK\r\n\r\nab").unwrap();
+        assert!(!is_whole && open.handle_close());
+        let (is_whole, last) = take(&format!("{early}HTTP/1.1 204 No Content\r\n\r\n")).unwrap();
+        assert!(is_whole && last.begun.unwrap().0.status == 204);
+        let big = format!("HTTP/1.1 200 OK\r\n\r\n{}", "a".repeat(BODY_BYTES_MAX + 1));
+        assert!(take(&big).is_err());
     }
 }
