@@ -69,7 +69,10 @@ fn the_question_for_the_structure_changes_nothing_whoever_asks_it() {
     assert_eq!(ask(Postgres.structure_query()), 0);
     assert_ne!(ask(&format!("{}; DROP TABLE a", Postgres.structure_query())), 0);
     let packet = |text: &str| [&[0, 0, 0, 0, COM_QUERY], text.as_bytes()].concat();
-    assert!(MySql.is_structure_question(&packet(MySql.structure_query())));
+    let query = MySql.structure_query();
+    for asked in [query, query.trim_end()] {
+        assert!(MySql.is_structure_question(&packet(asked)));
+    }
     assert!(!MySql.is_structure_question(&packet("DROP TABLE a")));
 }
 

@@ -61,9 +61,10 @@ impl Database for MySql {
         catalogue_query(Dialect::MySql)
     }
 
+    /// `mariadb` may leave out the line break at the end.
     fn is_structure_question(&self, request: &[u8]) -> bool {
-        request.get(HEADER_BYTES..).and_then(|rest| rest.strip_prefix(&[COM_QUERY]))
-            == Some(self.structure_query().as_bytes())
+        let text = request.get(HEADER_BYTES..).and_then(|rest| rest.strip_prefix(&[COM_QUERY]));
+        text.map(<[u8]>::trim_ascii_end) == Some(self.structure_query().trim_ascii_end().as_bytes())
     }
 
     fn structure_client(&self, place: &Place) -> io::Result<Command> {
