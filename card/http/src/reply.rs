@@ -295,7 +295,7 @@ impl<'b> Fields<'b> {
         Ok(())
     }
 
-    /// The first reason counts. One that agreement lifts counts only if there is no other.
+    /// The first reason counts, but one that agreement lifts gives way to any other.
     fn note(&mut self, reason: NotShared) {
         if self.reason.is_none_or(is_lifted_by_agreement) {
             self.reason = Some(reason);

@@ -50,7 +50,7 @@ pub(super) struct Comparison {
     pub(super) body: Vec<BodyDifference>,
     /// Bytes of the bodies.
     pub(super) body_bytes: [u64; 2],
-    /// Masks with which both bodies are the same; none if there are no such.
+    /// Masks that make both bodies equal; empty if none were found.
     pub(super) masks: Vec<String>,
 }
 

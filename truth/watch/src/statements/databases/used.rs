@@ -155,9 +155,7 @@ impl Databases {
         }
         is_asker
     }
-}
 
-impl Databases {
     /// What the kernel, or the relay's follower, stamps with each change of the server's tables.
     pub(super) fn slot_of(&self, event: &LookupEvent, sql: SqlEvent) -> SourceSlot {
         match &self.elsewhere {
