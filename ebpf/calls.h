@@ -501,6 +501,13 @@ MOUNTS_BY(__ia32_sys_fsconfig, change_file_system_by(regs->cx))
 MOUNTS_BY(__ia32_sys_mount_setattr, change_slot(SLOT_MOUNTS))
 MOUNTS_BY(__ia32_sys_open_tree_attr, change_slot(SLOT_MOUNTS))
 
+SEC("fexit/inet_csk_listen_start")
+int BPF_PROG(inet_csk_listen_start)
+{
+	note_listening();
+	return 0;
+}
+
 SEC("fexit/do_settimeofday64")
 int BPF_PROG(do_settimeofday64, void *time, int ret)
 {

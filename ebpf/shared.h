@@ -43,6 +43,9 @@
 #define CONTROL_GAPS 88
 #define CONTROL_GAPS_STAMP 89
 #define CONTROL_GAPS_BEGUN 90
+/* when a TCP socket last began to listen (CLOCK_MONOTONIC); 0, LISTENED_UNTOLD: nobody tells */
+#define CONTROL_LISTENED_NS 104
+#define LISTENED_UNTOLD ~0ULL
 
 /* By what a program is a member (members.h). */
 #define MEMBER_COMMAND 1

@@ -124,6 +124,7 @@ struct call {
 #define NR32_umount2 52
 #define NR32_settimeofday 79
 #define NR32_old_mmap 90
+#define NR32_socketcall 102
 #define NR32_adjtimex 124
 #define NR32_mmap2 192
 #define NR32_pivot_root 217
@@ -133,6 +134,7 @@ struct call {
 #define NR32_openat 295
 #define NR32_open_by_handle_at 342
 #define NR32_clock_adjtime 343
+#define NR32_listen 363
 #define NR32_clock_settime64 404
 #define NR32_clock_adjtime64 405
 

@@ -44,6 +44,26 @@ static __always_inline __u64 *control_word(int word)
 	return page ? page + word : 0;
 }
 
+/* A TCP socket listens, in whatever network: what is known of who does is no longer all
+ * (truth/watch/src/attribution/listeners.rs).
+ */
+static __always_inline void note_listening(void)
+{
+	__u64 *listened_ns = control_word(CONTROL_LISTENED_NS);
+
+	if (listened_ns && *(volatile __u64 *)listened_ns != LISTENED_UNTOLD)
+		*(volatile __u64 *)listened_ns = bpf_ktime_get_ns();
+}
+
+/* One will, at any time. */
+static __always_inline void expect_listening(void)
+{
+	__u64 *listened_ns = control_word(CONTROL_LISTENED_NS);
+
+	if (listened_ns)
+		*(volatile __u64 *)listened_ns = LISTENED_UNTOLD;
+}
+
 /* Same function as SourceSlot::of_inode. */
 static __always_inline __u32 slot_of(__u32 dev, __u64 ino)
 {

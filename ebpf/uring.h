@@ -34,6 +34,9 @@ __u64 attribute_asked_ns;
 /* A worker may be so late. */
 #define ATTRIBUTE_NS 10000000000ULL
 
+/* Of linux/io_uring.h, from Linux 6.11 on. */
+#define IORING_OP_LISTEN 57
+
 /* What a ring can be asked for that neither finds, reads, writes, sends nor receives anything
  * (IORING_OP_* of linux/io_uring.h).
  */
@@ -55,9 +58,14 @@ static __always_inline int observe_asked(struct io_kiocb *request)
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u8 operation;
 
-	if (!request || !is_server(task) || database_kind(task->tgid))
+	if (!request)
 		return 0;
 	operation = request->opcode;
+	/* What is asked for is done later, by a worker or after what it is linked to. */
+	if (operation == IORING_OP_LISTEN)
+		expect_listening();
+	if (!is_server(task) || database_kind(task->tgid))
+		return 0;
 	if (operation < 64 && QUIET_OPERATIONS & ASKED_FOR(operation))
 		return 0;
 	return report_unseen(NR_io_uring_enter);

@@ -92,7 +92,7 @@ const volatile __u64 interesting[NR_MAX / 64] = {
 
 /* And one for those by which anybody changes something. */
 const volatile __u64 changing[NR_MAX / 64] = {
-	[0] = BIT(NR_open) | BIT(NR_mmap),
+	[0] = BIT(NR_open) | BIT(NR_mmap) | BIT(NR_listen),
 	[1] = BIT(NR_creat),
 	[2] = BIT(NR_adjtimex) | BIT(NR_pivot_root) | BIT(NR_settimeofday) | BIT(NR_mount) |
 	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr),
@@ -235,6 +235,9 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
 	case NR_clock_settime:
 		change_slot(SLOT_EVERYTHING);
 		break;
+	case NR_listen:
+		note_listening();
+		break;
 	}
 }
 
@@ -270,6 +273,10 @@ __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 	case NR32_old_mmap:
 		note_unknown_mapping();
 		change_slot(SLOT_EVERYTHING);
+		return 0;
+	case NR32_socketcall:
+	case NR32_listen:
+		note_listening();
 		return 0;
 	case NR32_mount:
 	case NR32_settimeofday:

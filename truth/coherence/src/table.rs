@@ -20,6 +20,7 @@
 //!    712 gaps_stamp      clock when the last one went on            kernel writes, all read
 //!    720 gaps_begun      how many there were                        kernel writes, watcher reads
 //!    768 unsafe_requests begun or answered, of all cards             cards write and read
+//!    832 listened_ns     when a TCP socket last began to listen     kernel writes, watcher reads
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
 //!     bits 0..61 stamp: value of `clock` when the source last changed
@@ -104,6 +105,9 @@ pub enum ControlWord {
     /// Requests that may change something (RFC 9110 section 9.2.1), begun or answered, of all
     /// cards.
     UnsafeRequests = 96,
+    /// When a TCP socket last began to listen (CLOCK_MONOTONIC); 0 or the largest: nobody tells
+    /// of that.
+    ListenedNs = 104,
 }
 
 /// The revision table: memory with the stamps of all sources, the clock, the epoch and the lease,
@@ -205,6 +209,25 @@ impl RevisionTable {
     pub fn record_unsafe_request(&self) {
         self.control(ControlWord::UnsafeRequests).fetch_add(1, Ordering::SeqCst);
         self.control(ControlWord::Epoch).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// When a TCP socket last began to listen, in any network (CLOCK_MONOTONIC); `None`: nobody
+    /// tells of that. The socket is in the kernel's tables before this moves.
+    pub fn listened_ns(&self) -> Option<u64> {
+        let listened_ns = self.control(ControlWord::ListenedNs).load(Ordering::SeqCst);
+        (listened_ns != 0 && listened_ns != u64::MAX).then_some(listened_ns)
+    }
+
+    /// From now on (CLOCK_MONOTONIC), each TCP socket that begins to listen is told of.
+    pub fn tell_of_listening(&self, now_ns: u64) {
+        let word = self.control(ControlWord::ListenedNs);
+        // Somebody may have begun since, or may begin at any time.
+        let _ = word.compare_exchange(0, now_ns, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// A TCP socket has begun to listen. The kernel does the same (`ebpf/table.h`).
+    pub fn record_listening(&self, now_ns: u64) {
+        self.control(ControlWord::ListenedNs).store(now_ns, Ordering::SeqCst);
     }
 
     /// Does the watcher vouch for the table at `now_ns` (CLOCK_BOOTTIME, which goes on while the
@@ -438,5 +461,5 @@ fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
     debug_assert!(unmapped.is_ok());
 }
 
-const _: () = assert!((ControlWord::UnsafeRequests as usize) < CONTROL_BYTES / size_of::<u64>());
+const _: () = assert!((ControlWord::ListenedNs as usize) < CONTROL_BYTES / size_of::<u64>());
 const _: () = assert!(LEASE_RENEWAL_NS * 4 <= LEASE_NS);

@@ -117,6 +117,7 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("unix_dgram_recvmsg", None),
     at("unix_seqpacket_recvmsg", None),
     at("do_adjtimex", None),
+    at("inet_csk_listen_start", None),
     at("ext4_file_write_iter", EXT4),
     at("xfs_file_write_iter", XFS),
     at("btrfs_file_write_iter", BTRFS),

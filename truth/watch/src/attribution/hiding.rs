@@ -317,6 +317,12 @@ mod tests {
             self.0.id()
         }
 
+        /// It has read a line.
+        fn go_on(&self) {
+            use std::io::Write;
+            self.0.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+        }
+
         /// Those that it has started, once there are so many.
         fn children(&self, count: usize) -> Vec<u32> {
             while self.all_children().len() < count {
@@ -356,7 +362,8 @@ mod tests {
             let table = RevisionTable::on_heap();
             table.set_server_netns(network.inode());
             table.set_service_ports(&[80]);
-            let (hiding, attribution, listeners) = Default::default();
+            let (hiding, attribution) = Default::default();
+            let listeners = Listeners::new(Arc::clone(&table));
             Self { hiding, attribution, listeners, table }
         }
 
@@ -481,8 +488,8 @@ mod tests {
         let mut watcher = Watcher::new(&network);
         let is_there = |watcher: &mut Watcher| {
             let place = Place { network: network.inode().into(), address: None, port: 80 };
-            let found = Listeners::default().holders(nginx, place, 10);
-            watcher.listeners = Listeners::default();
+            let found = watcher.listeners.holders(nginx, place, 10);
+            watcher.listeners = Listeners::new(Arc::clone(&watcher.table));
             found.is_some_and(|found| !found.owners.is_empty())
         };
         while !is_there(&mut watcher) {
@@ -498,6 +505,30 @@ mod tests {
             watcher.hides(process, false, 0);
             assert!(watcher.refuses(false, NOW));
         }
+    }
+
+    /// What is known of who listens is known of a time.
+    #[test]
+    fn whoever_begins_to_listen_may_answer_at_once() {
+        let Some(network) = Namespace::new() else { return };
+        let begun = Program::start(
+            &network,
+            "read a; exec python3 -c 'import socket, time; s = socket.create_server((\"\", 80)); time.sleep(60)'",
+        );
+        let mut watcher = Watcher::new(&network);
+        watcher.table.record_listening(1);
+        watcher.hides(begun.process(), false, 0);
+        assert!(!watcher.refuses(false, NOW), "nobody listens");
+        begun.go_on();
+        let place = Place { network: network.inode().into(), address: None, port: 80 };
+        while Listeners::new(RevisionTable::on_heap())
+            .sockets_at(begun.process(), place, 0)
+            .is_empty()
+        {
+            std::thread::yield_now();
+        }
+        watcher.table.record_listening(40);
+        assert!(watcher.refuses(false, (20, 50)));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
+use nicache_coherence::RevisionTable;
 use nicache_netlink::{listening, listening_of};
 
 use crate::processes::{processes, sockets_of};
@@ -51,17 +53,38 @@ impl Listener {
     }
 }
 
-/// The sockets of a network that listen, and until when that is taken for so.
+/// The sockets of a network that listened at a time.
 #[derive(Debug)]
 struct Listening {
     sockets: Vec<Listener>,
-    until_ns: u64,
+    /// Before the kernel's tables were read.
+    read_ns: u64,
+    /// [`RevisionTable::gaps`] then; `None`: there was one.
+    gaps: Option<u64>,
+}
+
+impl Listening {
+    /// Are these all that listen at this time? Some may have stopped.
+    fn is_all(&self, now_ns: u64, table: &RevisionTable) -> bool {
+        let has_begun =
+            || table.listened_ns().is_none_or(|listened_ns| listened_ns >= self.read_ns);
+        now_ns <= self.read_ns
+            || (self.gaps == gaps_of(table) && self.gaps.is_some() && !has_begun())
+    }
+}
+
+/// How often sockets may have begun to listen unseen; `None`: they may now.
+fn gaps_of(table: &RevisionTable) -> Option<u64> {
+    (!table.has_gap()).then(|| table.gaps())
 }
 
 /// Who listens at the ports of loopback interfaces, as it was found last. Whoever still has the
-/// socket still listens.
-#[derive(Debug, Default)]
+/// socket still listens. Times are those of CLOCK_MONOTONIC, and are not before anything that is
+/// asked about.
+#[derive(Debug)]
 pub(crate) struct Listeners {
+    /// Tells when somebody begins to listen.
+    table: Arc<RevisionTable>,
     holders: HashMap<Place, Holders>,
     /// Places where it is not known who listens, and when to look again. To look through all
     /// processes takes a while.
@@ -125,12 +148,25 @@ pub(super) struct Owner {
 }
 
 impl Listeners {
+    /// Nothing is known yet.
+    pub(crate) fn new(table: Arc<RevisionTable>) -> Self {
+        let (holders, strangers, shared, listening) = Default::default();
+        Self {
+            table,
+            holders,
+            strangers,
+            shared,
+            listening,
+            #[cfg(test)]
+            reads: 0,
+        }
+    }
+
     /// The sockets that may take the connections of this place, in the network that `insider` is
-    /// in, too. Somebody who has begun a moment ago may be overlooked, and is then a stranger for
-    /// so long.
+    /// in, too: all that do, and perhaps some that no longer do.
     pub(super) fn sockets_at(&mut self, insider: u32, place: Place, now_ns: u64) -> Vec<u64> {
         let known = self.listening.get(&place.network);
-        if known.is_none_or(|listening| now_ns >= listening.until_ns) {
+        if known.is_none_or(|listening| !listening.is_all(now_ns, &self.table)) {
             self.read_tables(insider, place.network, now_ns);
         }
         at(&self.listening[&place.network].sockets, place.address, place.port)
@@ -144,9 +180,9 @@ impl Listeners {
         if self.listening.len() >= LISTENERS_MAX {
             self.listening = HashMap::new();
         }
+        let gaps = gaps_of(&self.table);
         let sockets = sockets_that_listen(Some(insider));
-        let until_ns = now_ns + STRANGER_NS;
-        self.listening.insert(network, Listening { sockets, until_ns });
+        self.listening.insert(network, Listening { sockets, read_ns: now_ns, gaps });
     }
 
     /// Processes of the network that may take the connections of this place; no owners: it is not
@@ -190,12 +226,19 @@ impl Listeners {
     }
 
     /// Who listens behind a shared port, by what was found last.
-    pub(super) fn known_shared(&self, place: Place, now_ns: u64) -> Option<Option<u32>> {
+    pub(super) fn known_shared(
+        &mut self,
+        insider: u32,
+        place: Place,
+        now_ns: u64,
+    ) -> Option<Option<u32>> {
+        let inside_now = self.sockets_at(insider, place, now_ns);
         match self.shared.get(&place)? {
             Shared::Own { owner, inside, outside } => {
                 let parent = parent_sockets();
                 // Another program may listen there by now, too (SO_REUSEPORT).
-                let is_so = inside.iter().all(|socket| parent.contains(socket))
+                let is_so = *inside == inside_now
+                    && inside.iter().all(|socket| parent.contains(socket))
                     && sockets_of(owner.process).contains(&owner.socket)
                     && listeners(place.port) == *outside;
                 is_so.then_some(Some(owner.process))

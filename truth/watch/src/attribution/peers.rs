@@ -76,6 +76,7 @@ pub(crate) struct Peers<'a> {
     members: Option<(Members, &'a mut Outsiders)>,
     /// Programs that do what nobody sees, and their families.
     hiding: HashSet<u32>,
+    now_ns: u64,
 }
 
 /// What a peer of the server is, if what comes from it is known.
@@ -130,12 +131,14 @@ enum Kind {
 }
 
 impl<'a> Peers<'a> {
-    /// Nothing known yet of the processes in the network namespace with this inode number.
+    /// Nothing known yet of the processes in the network namespace with this inode number. What is
+    /// asked about was before `now_ns` (CLOCK_MONOTONIC).
     pub(crate) fn new(
         server_netns: u32,
         databases: Option<DatabaseProcesses>,
         remotes: Vec<SocketAddrV4>,
         listeners: &'a mut Listeners,
+        now_ns: u64,
     ) -> Self {
         let (processes, networks, ports) = Default::default();
         Peers {
@@ -148,6 +151,7 @@ impl<'a> Peers<'a> {
             ports,
             members: None,
             hiding: HashSet::new(),
+            now_ns,
         }
     }
 
@@ -234,12 +238,13 @@ impl<'a> Peers<'a> {
         if let Some(&known) = self.ports.get(&place) {
             return known;
         }
-        let known = self.find_known(worker, place, event.time_ns);
+        let known = self.find_known(worker, place);
         self.ports.insert(place, known);
         known
     }
 
-    fn find_known(&mut self, worker: u32, place: Place, now_ns: u64) -> Option<Known> {
+    fn find_known(&mut self, worker: u32, place: Place) -> Option<Known> {
+        let now_ns = self.now_ns;
         // Of a process that is gone nothing is known.
         if place.network == 0 {
             return None;
@@ -301,7 +306,7 @@ impl<'a> Peers<'a> {
     /// Is it a port that is shared (`--share`), behind which nobody but programs of the server
     /// listens on this machine? PHP-FPM may become one of them (`Outsiders`).
     fn is_shared(&mut self, worker: u32, place: Place, now_ns: u64) -> bool {
-        if let Some(known) = self.listeners.known_shared(place, now_ns) {
+        if let Some(known) = self.listeners.known_shared(worker, place, now_ns) {
             return known.is_some_and(|process| self.kind(process) == Kind::Application);
         }
         let inside = sockets_that_listen(Some(worker));
@@ -391,7 +396,9 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::Ipv4Addr;
     use std::process::{Child, Command, Stdio};
+    use std::sync::Arc;
 
+    use nicache_coherence::RevisionTable;
     use nicache_namespaces::Namespace;
 
     use super::*;
@@ -461,13 +468,14 @@ mod tests {
         let mut application = Program::start(&network, "worker", "127.0.0.1");
         let event = LookupEvent { tgid: application.0.id(), ..LookupEvent::blank(0) };
         let ask = |listeners: &mut Listeners, now_ns, last| {
-            let event = LookupEvent { time_ns: now_ns, ..event.clone() };
-            let mut peers = Peers::new(network.inode(), None, Vec::new(), listeners);
+            let mut peers = Peers::new(network.inode(), None, Vec::new(), listeners, now_ns);
             let peer = Peer::Ipv4(Ipv4Addr::new(127, 0, 0, last), 80);
             let reply = Sent { port: 80, ..to(Peer::Other(10)) };
             (peers.check(&event, to(peer)).is_ok(), peers.is_reply(&event, reply))
         };
-        let mut listeners = Listeners::default();
+        let table = RevisionTable::on_heap();
+        table.record_listening(0);
+        let mut listeners = Listeners::new(Arc::clone(&table));
         assert_eq!(ask(&mut listeners, 0, 1), (true, true));
         assert_eq!(ask(&mut listeners, 0, 2), (false, true));
         // Workers come and go.
@@ -476,8 +484,9 @@ mod tests {
         let store = Program::start(&network, "redis-server", "127.0.0.2");
         let mut now_ns = 0;
         let mut ask = |last| {
-            // It is known by now.
+            // Whoever is a stranger is looked for again.
             now_ns += 2 * STRANGER_NS;
+            table.record_listening(now_ns);
             ask(&mut listeners, now_ns, last)
         };
         assert_eq!(ask(1), (true, false));
@@ -503,13 +512,15 @@ mod tests {
         let (me, port) = (program.0.id(), 80);
         let netns = network.inode();
         let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 3306);
-        let mut listeners = Listeners::default();
-        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
+        let table = RevisionTable::on_heap();
+        table.record_listening(10);
+        let mut listeners = Listeners::new(Arc::clone(&table));
+        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners, 20);
         let event = LookupEvent { tgid: me, ..LookupEvent::blank(0) };
         assert!(peers.check(&event, to(Peer::Local(me))).is_ok());
-        let (elsewhere, mut none) = (LookupEvent::blank(0), Listeners::default());
+        let (elsewhere, mut none) = (LookupEvent::blank(0), Listeners::new(Arc::clone(&table)));
         assert!(
-            Peers::new(netns + 1, None, Vec::new(), &mut none)
+            Peers::new(netns + 1, None, Vec::new(), &mut none, 20)
                 .check(&elsewhere, to(Peer::Local(me)))
                 .is_err()
         );
@@ -535,13 +546,25 @@ mod tests {
             assert!(!peers.is_reply(&event, Sent { port, ..reply }));
         }
         assert_eq!(peers.listeners.reads, reads);
-        let later = LookupEvent { time_ns: STRANGER_NS, ..event.clone() };
-        assert!(!peers.is_reply(&later, Sent { port: 1001, ..reply }));
-        assert_eq!(peers.listeners.reads, reads + 1);
+        // They do once somebody may have begun to listen, for all requests until then.
+        let mut ask_at = |now_ns| {
+            let mut peers = Peers::new(netns, None, Vec::new(), &mut listeners, now_ns);
+            for port in 1001..1010 {
+                assert!(!peers.is_reply(&event, Sent { port, ..reply }));
+            }
+            peers.listeners.reads - reads
+        };
+        assert_eq!(ask_at(30), 0);
+        table.record_listening(40);
+        assert_eq!((ask_at(50), ask_at(60)), (1, 1));
+        table.begin_gap();
+        assert_eq!((ask_at(70), ask_at(80)), (2, 3));
+        table.end_gap();
+        assert_eq!((ask_at(90), ask_at(100)), (4, 4));
         // Nobody is there any longer.
         program.end_worker();
         program.stop_listening();
-        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
+        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners, 110);
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))).is_err());
         assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 1), 9000))).is_err());
         assert_eq!(

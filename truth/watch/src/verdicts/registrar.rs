@@ -141,6 +141,7 @@ impl Registrar {
     pub fn new(table: Arc<RevisionTable>, witness: Box<dyn Witness>) -> Self {
         let now_ns = monotonic_ns();
         let history = History::new(now_ns);
+        let listeners = Listeners::new(Arc::clone(&table));
         Self {
             table,
             witness,
@@ -156,7 +157,7 @@ impl Registrar {
             offspring: Offspring::default(),
             hiding: HidingPrograms::default(),
             folders: FoldersByProcess::default(),
-            listeners: Listeners::default(),
+            listeners,
             sessions: SessionFiles::default(),
             data: DataFolders::default(),
             databases: Databases::new(HashSet::new(), 0),
@@ -547,10 +548,15 @@ impl Registrar {
     fn may_be_decided(&mut self, request: &FillRequest<'_>) -> bool {
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let databases = self.database_processes.clone();
-        let mut peers =
-            Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
-                .with_members(self.members.clone(), &mut self.outsiders)
-                .without(self.hiding.family());
+        let mut peers = Peers::new(
+            self.table.server_netns(),
+            databases,
+            addresses,
+            &mut self.listeners,
+            monotonic_ns(),
+        )
+        .with_members(self.members.clone(), &mut self.outsiders)
+        .without(self.hiding.family());
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let witness = &*self.witness;
         let seen = Seen {
@@ -592,10 +598,15 @@ impl Registrar {
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let databases = self.database_processes.clone();
-        let mut peers =
-            Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
-                .with_members(self.members.clone(), &mut self.outsiders)
-                .without(self.hiding.family());
+        let mut peers = Peers::new(
+            self.table.server_netns(),
+            databases,
+            addresses,
+            &mut self.listeners,
+            monotonic_ns(),
+        )
+        .with_members(self.members.clone(), &mut self.outsiders)
+        .without(self.hiding.family());
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let at_rest = &mut self.at_rest;
         let witness = &*self.witness;

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject, PrintLevel};
+use nicache_clock::monotonic_ns;
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
 use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, verified_instructions};
 
@@ -224,6 +225,9 @@ impl KernelWatcher {
         // From here on those that are there already are seen, too.
         watcher.databases.adopt_running(&table)?;
         watcher.mappings.adopt()?;
+        if watcher.programs.iter().any(|program| SEE_LISTENING.contains(&program.name.as_str())) {
+            table.tell_of_listening(monotonic_ns());
+        }
         Ok(watcher)
     }
 
@@ -490,6 +494,10 @@ const WRITERS: [(&str, u32); 7] = [
 
 /// The programs that tell what is asked for by io_uring (`ebpf/uring.h`).
 const SEE_RINGS: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
+
+/// The programs that tell when a TCP socket begins to listen (`ebpf/table.h`), of which one is
+/// taken.
+const SEE_LISTENING: [&str; 3] = ["inet_csk_listen_start", "sys_exit", "sys_exit_event"];
 
 /// Tells the programs what they cannot see for themselves.
 fn set_constants(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {

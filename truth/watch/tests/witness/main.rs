@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod filesystems;
+mod listening;
 mod sendings;
 mod statements;
 
