@@ -282,6 +282,41 @@ pub(crate) fn changes_by_other_things_of(mut stage: Stage) {
         stage.sql("CREATE OR REPLACE FUNCTION says() RETURNS VARCHAR(20) DETERMINISTIC RETURN 'second'");
         stage.expect(&function, "second");
     });
+    cases.run("the structure changes while a statement is at work", || {
+        stage.sql("CREATE TABLE owner (id INT PRIMARY KEY) ENGINE=InnoDB;
+            CREATE TABLE owned (id INT PRIMARY KEY, owner INT, KEY (owner)) ENGINE=InnoDB;
+            INSERT INTO owner VALUES (1), (2), (3), (4); INSERT INTO owned SELECT id, id FROM owner");
+        let url = page(&stage, "owned", "SELECT CONCAT('rows ', COUNT(*)) FROM owned");
+        // By then the structure is known.
+        stage.warm(&url);
+        let (mut holder, mut slow) = (stage.mariadb_shell(), stage.mariadb_shell());
+        holder.run("BEGIN; SELECT * FROM owner WHERE id = 4 FOR UPDATE;");
+        slow.send("DELETE FROM owner;");
+        stage.wait_until(|| stage.sql("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").contains('1'));
+        // Whoever imports or migrates says so, and then nobody waits for those who use the other
+        // table.
+        stage.sql("SET foreign_key_checks = 0;
+            ALTER TABLE owned ADD FOREIGN KEY (owner) REFERENCES owner (id) ON DELETE CASCADE");
+        stage.try_warm(&url, Duration::from_secs(1));
+        holder.run("COMMIT;");
+        slow.run("");
+        assert!(stage.direct(&url).contains("rows 3"), "a row has gone with its owner");
+        stage.expect(&url, "rows 3");
+    });
+    cases.run("the structure changes while a statement waits", || {
+        let url = table(&stage, "filled", "");
+        stage.sql("CREATE TABLE queue (id INT PRIMARY KEY) ENGINE=InnoDB");
+        stage.warm(&url);
+        let (mut holder, mut waiter) = (stage.mariadb_shell(), stage.mariadb_shell());
+        holder.run("LOCK TABLES queue WRITE;");
+        waiter.send("INSERT INTO queue VALUES (1);");
+        stage.wait_until(|| stage.sql("SHOW PROCESSLIST").contains("Waiting for table metadata lock"));
+        holder.run("CREATE TRIGGER fills AFTER INSERT ON queue FOR EACH ROW UPDATE filled SET text = 'by a trigger' WHERE id = 1;");
+        stage.try_warm(&url, Duration::from_secs(1));
+        holder.run("UNLOCK TABLES;");
+        waiter.run("");
+        stage.expect(&url, "by a trigger");
+    });
     cases.run("LOAD DATA and many connections", || {
         let url = table(&stage, "loaded", "");
         stage.write("data/rows", "1\tnew\n");

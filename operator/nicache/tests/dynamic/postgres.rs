@@ -107,6 +107,22 @@ pub(crate) fn changes_of(mut stage: Stage) {
         let count = page(&stage, "count", "SELECT 'rows ' || COUNT(*) FROM base");
         stage.change(&count, "rows 0", || drop(stage.psql("TRUNCATE base")));
     });
+    cases.run("the structure changes while a statement waits", || {
+        let url = table(&stage, "filled");
+        stage.psql("CREATE TABLE queue (id INT)");
+        stage.psql("CREATE FUNCTION fills() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); UPDATE filled SET text = 'by a trigger' WHERE id = 1; RETURN NEW; END $$");
+        stage.warm(&url);
+        let (mut holder, mut waiter) = (stage.psql_shell(), stage.psql_shell());
+        holder.run("BEGIN; LOCK TABLE queue IN ACCESS EXCLUSIVE MODE;");
+        waiter.send("INSERT INTO queue VALUES (1);");
+        let waiting = "SELECT 'waiting ' || COUNT(*) FROM pg_locks WHERE NOT granted";
+        stage.wait_until(|| stage.psql(waiting).contains("waiting 1"));
+        holder.run("CREATE TRIGGER t AFTER INSERT ON queue FOR EACH ROW EXECUTE FUNCTION fills();");
+        holder.run("COMMIT;");
+        stage.try_warm(&url, Duration::from_millis(800));
+        waiter.run("");
+        stage.expect(&url, "by a trigger");
+    });
     cases.end(&mut stage);
 }
 

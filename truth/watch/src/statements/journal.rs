@@ -208,6 +208,20 @@ impl Journal {
         }
     }
 
+    /// The structure of this server (0: of any) becomes another than when the statements that are
+    /// still in doubt were received. Whoever waits, or takes long, and writes any of this may write
+    /// all of it: by a trigger or a foreign key that nobody knew of then, or rows that were told
+    /// apart by a column that is another.
+    pub(super) fn doubt_also(&mut self, server: Server, also: &[Access]) {
+        let is_there = |of: Server| of == server || of == 0 || server == 0;
+        for change in self.changes.iter_mut().filter(|change| change.done.is_none()) {
+            let new = also.iter().filter(|access| !change.writes.contains(access));
+            if is_there(change.server) && conflicts(also, &change.writes) {
+                change.writes = change.writes.iter().chain(new).cloned().collect();
+            }
+        }
+    }
+
     /// Was anything received between the two moments that can be remembered?
     pub(super) fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
         self.reads
@@ -320,5 +334,38 @@ impl Journal {
                 "a database has changed");
         }
         culprit.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_sql::Target;
+
+    use super::*;
+
+    fn table(name: &str) -> Access {
+        Access::whole(Target { name: Some(name.into()), ..Target::schema("site") })
+    }
+
+    #[test]
+    fn what_waits_while_the_structure_changes_writes_more_than_was_known() {
+        let is_changed = |also: &[Access], server| {
+            let mut journal = Journal::default();
+            let written: Arc<[Access]> = [table("a")].into();
+            let number =
+                journal.push_change(1, Stamp(1), 7, Client::default(), Arc::clone(&written));
+            let done = journal.push_change(1, Stamp(1), 7, Client::default(), written);
+            journal.settle(done, Stamp(2));
+            journal.doubt_also(server, also);
+            journal.settle(number, Stamp(5));
+            let read =
+                |name| DatabaseRead { server: 7, slot: SourceSlot::DATABASES, access: table(name) };
+            ["a", "b"].map(|name| journal.has_changed(&[read(name)], Stamp(4)))
+        };
+        assert_eq!(is_changed(&[Access::EVERYTHING], 7), [true, true]);
+        assert_eq!(is_changed(&[Access::EVERYTHING], 0), [true, true]);
+        assert_eq!(is_changed(&[Access::EVERYTHING], 8), [true, false]);
+        assert_eq!(is_changed(&[table("a"), table("b")], 7), [true, true]);
+        assert_eq!(is_changed(&[table("b")], 7), [true, false], "it has nothing to do with that");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicache_sql::{Catalogue, ChangedTables, Reason};
+use nicache_sql::{Access, Catalogue, ChangedTables, Reason};
 
 use super::Databases;
 use crate::statements::journal::Server;
@@ -53,6 +53,7 @@ impl Databases {
         );
         for server in self.servers_of(name) {
             self.catalogues.handle_change(server, !is_definition, writers, now_ns);
+            self.journal.doubt_also(server, &[Access::EVERYTHING]);
         }
     }
 
@@ -66,6 +67,9 @@ impl Databases {
 
     /// The structure that is known of the connection's database is not that of now.
     fn ask_for_database(&mut self, name: u64, now_ns: u64) {
+        for server in self.servers_of(name) {
+            self.journal.doubt_also(server, &[Access::EVERYTHING]);
+        }
         match self.connections.get(name).and_then(|connection| connection.place.as_ref()) {
             Some(place) => self.catalogues.handle_change_at(place, now_ns),
             None => {
@@ -93,6 +97,7 @@ impl Databases {
             }
             if doubt.all {
                 self.catalogues.handle_change(server, false, false, now_ns);
+                self.journal.doubt_also(server, &[Access::EVERYTHING]);
             }
         }
     }
@@ -106,9 +111,11 @@ impl Databases {
             return;
         };
         connection.structure_in_doubt.tables = true;
+        let tables: Vec<Access> = changed.tables.iter().cloned().map(Access::whole).collect();
         let changed = Arc::new(changed);
         let mut is_followed = true;
         for server in self.servers_of(name) {
+            self.journal.doubt_also(server, &tables);
             is_followed &= self.catalogues.handle_tables(server, name, &changed, now_ns);
         }
         if !is_followed && let Some(connection) = self.connections.get_mut(name) {
