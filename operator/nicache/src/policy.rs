@@ -28,6 +28,11 @@ impl PolicyKind {
         assert!(to == kinds.len());
         kinds
     };
+
+    /// Which one it is.
+    pub(crate) fn name(self) -> PolicyName {
+        self.0
+    }
 }
 
 impl ValueEnum for PolicyKind {

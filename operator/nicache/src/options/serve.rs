@@ -12,8 +12,9 @@ use super::{AdminOptions, LogFormat, PolicyKind, Publish, Size, Subnet};
 /// Settings of `nicache serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeOptions {
-    /// The folder whose files are served. Only files that everybody may read are served;
-    /// neither `..` nor a link leads out of it
+    /// The folder whose files are served: of this machine, or of the ext4 on a logical unit,
+    /// iscsi://HOST/IQN/LUN/FOLDER, as `nicache nfs --http` does. Only files that everybody may
+    /// read are served; neither `..` nor a link leads out of it
     #[arg(value_name = "DIR")]
     pub root: PathBuf,
 

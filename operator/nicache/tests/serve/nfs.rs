@@ -34,12 +34,12 @@ struct Nfs {
 impl Nfs {
     fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(NICACHE);
-        command
-            .args(["nfs", "--json"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(["nfs", "--json"]).args(arguments);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let Some(line) = lines.next() else {
@@ -499,6 +499,11 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
     let file = folder.path().join("file");
     std::fs::write(&file, "kept").unwrap();
     output("nfs-cp", &[file.to_str().unwrap(), &nfs.url("/data/file")]);
+    let address = nfs.serving["addresses"][0].as_str().unwrap().parse().unwrap();
+    let mut caller = Caller::connect(address, User::default(), PATIENCE).unwrap();
+    let root = caller.mount("/data").unwrap();
+    let page = caller.create(&root, "page").unwrap();
+    assert_eq!(caller.write(&page, 0, b"of the unit", 2).unwrap().status, 0);
     kill(nfs.child.id().into(), Signal::TERM);
     assert!(nfs.child.wait().unwrap().success());
     refused(&["--mkfs", "--export", export], &["is not empty"]);
@@ -509,7 +514,21 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
         !Command::new("nfs-cp").arg(&file).arg(port).output().unwrap().status.success(),
         "it is read-only"
     );
-    drop(nfs);
+    let mut nfs = nfs;
+    kill(nfs.child.id().into(), Signal::TERM);
+    assert!(nfs.child.wait().unwrap().success());
+    // The same by the command that serves folders, with secrets that go with the test.
+    let serve = "mount -t tmpfs none /var/lib && exec \"$0\" serve \"$1/\" --port 0 --json";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", serve, NICACHE, &url]);
+    command.env("NICACHE_CHAP", "joe:secretsecret");
+    let web = Nfs::of(command);
+    let at = web.serving["http"][0].as_str().unwrap();
+    let port: u16 = at.trim_end_matches('/').rsplit_once(':').unwrap().1.parse().unwrap();
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let body = exchange(&mut client, b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(body, b"of the unit");
+    drop(web);
     // Others may not read secrets.
     output("chmod", &["644", chap.to_str().unwrap()]);
     refused(&["--export", export], &["chmod 600"]);
@@ -524,9 +543,10 @@ fn mistakes_are_named() {
         (&["nfs", unit], &["--export"]),
         (&["nfs", "http://x", "--export", "/data"], &["iscsi://"]),
         (&["nfs", unit, "--http", "www"], &["'www' is not an address"]),
+        (&["serve", "iscsi://127.0.0.1/iqn.2026-11.org.nicache:unit"], &["/IQN/LUN/FOLDER"]),
         (
-            &["serve", "iscsi://127.0.0.1/iqn.2026-11.org.nicache:unit/1/www"],
-            &["nicache nfs iscsi://", "--http"],
+            &["serve", "iscsi://127.0.0.1/iqn.2026-11.org.nicache:unit/1/www", "--cards", "2"],
+            &["--cards is for a folder of this machine", "nicache nfs --http"],
         ),
         (&["nfs", unit, "--export", "data"], &["begins with the path"]),
         (
