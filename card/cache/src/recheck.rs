@@ -55,23 +55,21 @@ impl Rechecks {
         Self { waiting: Vec::with_capacity(RECHECKS_MAX), asked: 0 }
     }
 
-    /// Asks for what a client has just asked for, as one of its class.
-    pub fn ask_for(
+    /// The card's request for what a client has just asked for, as one of its class; `None`: it
+    /// cannot be made from that.
+    pub fn of(
         &mut self,
         key: &Key,
         example: &Example<'_>,
         vary: Option<&VaryNames>,
         keys: &KeyConfig,
-        counters: &mut Counters,
-    ) {
+    ) -> Option<Recheck> {
         let Example { port, preface, proxy, head } = *example;
-        if let Some(bare) = recheck_head(head, vary, keys) {
-            let lines: Vec<u8> =
-                Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
-            self.asked += 1;
-            let head = with_class_headers(&bare, &lines, seed(key, self.asked));
-            self.ask(Recheck { port, preface, is_as_proxy: proxy == Proxy::Here, head }, counters);
-        }
+        let bare = recheck_head(head, vary, keys)?;
+        let lines: Vec<u8> = Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
+        self.asked += 1;
+        let head = with_class_headers(&bare, &lines, seed(key, self.asked));
+        Some(Recheck { port, preface, is_as_proxy: proxy == Proxy::Here, head })
     }
 
     /// Asks for that.

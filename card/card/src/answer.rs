@@ -78,6 +78,7 @@ impl Hit {
             keep_alive: self.keep_alive,
             store_as: None,
             was_held_up: false,
+            next: None,
             goes_ahead: false,
             is_unsafe: false,
             changing: None,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nicache_cache::{AgeBounds, Asked, Example, Lesson, PathSettings, Who};
+use nicache_cache::{AgeBounds, Asked, Example, Lesson, PathSettings, Recheck, Who};
 use nicache_http::{ClientClass, Key, UriKey};
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -26,6 +26,8 @@ pub(crate) struct Forward {
     /// It has waited in vain: its reply is to be had instead of one for another client that the
     /// server has not said anything of yet.
     pub(crate) goes_ahead: bool,
+    /// What the card asks the server when that has replied.
+    pub(crate) next: Option<Box<Recheck>>,
     /// It may change something.
     pub(crate) is_unsafe: bool,
     /// What it may change.
@@ -106,21 +108,21 @@ impl<W: Port, H: Port> Card<W, H> {
                 && flow.fill.is_some()
                 && self.config.rechecker.is_some()
                 && !self.store.is_of_proxy_alone(&base, &by);
-            if may_ask && self.store.take_second(&key, &by) {
+            if may_ask
+                && self.store.take_second(&key, &by)
+                && let Some(fill) = flow.fill
+            {
                 let names = self.store.vary.names(&base);
                 let example = Example { port, preface, proxy: by.proxy, head };
-                self.rechecks.ask_for(
-                    &base,
-                    &example,
-                    names,
-                    &self.config.keys,
-                    &mut self.counters.cache,
-                );
+                if let Some(next) = self.rechecks.of(&base, &example, names, &self.config.keys) {
+                    self.fills.ask_next(fill, next);
+                }
             }
         }
         if forward.is_unsafe {
             self.begin_unsafe_request(flow);
         }
+        flow.next = forward.next;
         flow.changing = forward.changing;
         flow.lesson = forward.lesson;
         flow.reply =

@@ -373,8 +373,11 @@ impl<W: Port, H: Port> Card<W, H> {
         let plain = matches!(&flow.reply, ReplyTracking::Body(follower) if follower.is_plain());
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);
-        if let Some(fill) = flow.fill.take() {
-            self.fills.finish(fill, plain, &mut self.store, &mut self.counters.cache);
+        let counters = &mut self.counters.cache;
+        let fill = flow.fill.take();
+        let next = fill.and_then(|fill| self.fills.finish(fill, plain, &mut self.store, counters));
+        for recheck in next.into_iter().chain(flow.next.take().map(|next| *next)) {
+            self.rechecks.ask(recheck, counters);
         }
     }
 

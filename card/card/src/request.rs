@@ -261,6 +261,7 @@ impl<W: Port, H: Port> Card<W, H> {
                             keep_alive,
                             store_as: None,
                             was_held_up: false,
+                            next: None,
                             goes_ahead: false,
                             is_unsafe: method == Method::Other,
                             changing,
@@ -292,6 +293,7 @@ impl<W: Port, H: Port> Card<W, H> {
             keep_alive: request.keep_alive,
             store_as: None,
             was_held_up: false,
+            next: None,
             goes_ahead: false,
             is_unsafe: false,
             changing: None,
@@ -391,6 +393,9 @@ impl<W: Port, H: Port> Card<W, H> {
                 };
                 if may_wait {
                     if !self.is_held_up(flow, usual.unwrap_or_default(), now) {
+                        if let Some(next) = self.fills.take_next(&base) {
+                            self.rechecks.ask(next, &mut self.counters.cache);
+                        }
                         return Decision::Wait(reply);
                     }
                     forward.was_held_up = true;
@@ -403,7 +408,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     && self.config.rechecker.is_some()
                     && let Some(recheck) = self.store.revive(&key, now)
                 {
-                    self.rechecks.ask(recheck, &mut self.counters.cache);
+                    forward.next = Some(Box::new(recheck));
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {

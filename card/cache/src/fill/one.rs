@@ -69,6 +69,8 @@ pub(super) struct Fill {
     pub(super) preface: Option<ProxyVersion>,
     /// The card's own request for the same.
     pub(super) recheck: Option<Box<[u8]>>,
+    /// It is made when this one has its reply, or when another visitor waits for that.
+    pub(super) next: Option<Recheck>,
     pub(super) may_be_static: bool,
     /// May it be a dynamic reply?
     pub(super) may_be_dynamic: bool,
@@ -119,6 +121,7 @@ impl Fill {
             port: 0,
             preface: None,
             recheck: None,
+            next: None,
             may_be_static: true,
             may_be_dynamic: false,
             body_hash: [0; BODY_HASH_BYTES],

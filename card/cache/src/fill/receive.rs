@@ -13,6 +13,7 @@ use super::table::Fills;
 use crate::counters::{Counters, FillAbort};
 
 use crate::outcomes::Outcome;
+use crate::recheck::Recheck;
 use crate::store::Store;
 
 /// Room at first for a reply of unknown length.
@@ -163,20 +164,28 @@ impl Fills {
     }
 
     /// The reply's last byte has come. `plain`: its chunks, if any, had neither extensions nor
-    /// trailers.
-    pub fn finish(&mut self, id: FillId, plain: bool, store: &mut Store, counters: &mut Counters) {
-        let Some(fill) = self.get(id) else { return };
-        if fill.state != State::Receiving {
-            return self.abort(id, FillAbort::Incomplete, store, counters);
-        }
-        if !plain {
-            return self.abort(id, FillAbort::ChunkExtras, store, counters);
-        }
-        if let Err(reason) = fill.seal(store, counters) {
-            return self.abort(id, reason, store, counters);
+    /// trailers. Returns what the card is to ask now ([`Fills::ask_next`]).
+    pub fn finish(
+        &mut self,
+        id: FillId,
+        plain: bool,
+        store: &mut Store,
+        counters: &mut Counters,
+    ) -> Option<Recheck> {
+        let fill = self.get(id)?;
+        let outcome = match fill.state {
+            State::Receiving if !plain => Err(FillAbort::ChunkExtras),
+            State::Receiving => fill.seal(store, counters),
+            _ => Err(FillAbort::Incomplete),
+        };
+        if let Err(reason) = outcome {
+            self.abort(id, reason, store, counters);
+            return None;
         }
         fill.state = State::Whole;
+        let next = fill.next.take();
         self.whole.push(id.index);
+        next
     }
 }
 

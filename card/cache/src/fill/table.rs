@@ -13,6 +13,7 @@ use crate::earned::AgeBounds;
 use crate::limits::FILLS_MAX;
 use crate::outcomes::{LastReply, Outcome, Outcomes};
 use crate::path::PathSettings;
+use crate::recheck::Recheck;
 use crate::store::{Executor, Store, Who, source_of};
 
 /// A request that the server has said nothing to.
@@ -140,6 +141,7 @@ impl Fills {
         fill.port = port;
         fill.preface = preface;
         fill.recheck = None;
+        fill.next = None;
         fill.request[..request_head.len()].copy_from_slice(request_head);
         fill.request_len = request_head.len();
         fill.lost = store.revisions().lost();
@@ -195,6 +197,24 @@ impl Fills {
     /// The key that the reply would be kept by.
     pub fn key_of(&mut self, id: FillId) -> Option<Key> {
         self.get(id).map(|fill| fill.key)
+    }
+
+    /// The card is to ask for the same, but not at the same time: a program that takes notes may
+    /// read half of what another execution is writing.
+    pub fn ask_next(&mut self, id: FillId, next: Recheck) {
+        if let Some(fill) = self.get(id) {
+            fill.next = Some(next);
+        }
+    }
+
+    /// A visitor comes for `base`, and waits. Without the card the server would work for both at
+    /// once: what the card is to ask next it may ask now.
+    pub fn take_next(&mut self, base: &Key) -> Option<Recheck> {
+        let fills = &self.fills;
+        let has_next = |fill: &Fill| fill.base == *base && fill.next.is_some();
+        let found = self.keys.find(base.low_u64(), |&index| has_next(&fills[index as usize]));
+        let index = *found?;
+        self.fills[index as usize].next.take()
     }
 
     /// The request for `base` that the server has not answered yet, if there is one.
@@ -299,6 +319,7 @@ impl Fills {
         fill.etag = None;
         fill.last_modified = None;
         fill.recheck = None;
+        fill.next = None;
         self.ended += 1;
         self.free.push(id.index);
     }

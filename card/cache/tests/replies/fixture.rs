@@ -245,7 +245,7 @@ impl Cache {
     pub(crate) fn reply(&mut self, fill: FillId, body: &str) {
         self.begin_reply(fill, body.len());
         self.fills.handle_body(fill, body.as_bytes(), &mut self.store, &mut self.counters);
-        self.fills.finish(fill, true, &mut self.store, &mut self.counters);
+        assert_eq!(self.fills.finish(fill, true, &mut self.store, &mut self.counters), None);
     }
 
     /// The head of the reply comes; whether the fill goes on.
@@ -271,7 +271,8 @@ impl Cache {
     pub(crate) fn ask_second(&mut self, target: &str) {
         let (key, head) = (self.key(target), request(target));
         let example = Example { port: 80, preface: None, proxy: Proxy::Absent, head: &head };
-        self.rechecks.ask_for(&key, &example, None, &self.keys, &mut self.counters);
+        let asked = self.rechecks.of(&key, &example, None, &self.keys).unwrap();
+        self.rechecks.ask(asked, &mut self.counters);
     }
 
     fn parsed(&self, head: &[u8]) -> (Key, UriKey) {

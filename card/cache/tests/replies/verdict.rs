@@ -223,7 +223,8 @@ fn an_answer_to_an_older_question_is_nothing() {
     assert!(cache.begin_reply(fill, 10));
     cache.fills.abort(fill, FillAbort::SlowClient, &mut cache.store, &mut cache.counters);
     cache.fills.handle_body(fill, b"one", &mut cache.store, &mut cache.counters);
-    cache.fills.finish(fill, true, &mut cache.store, &mut cache.counters);
+    let next = cache.fills.finish(fill, true, &mut cache.store, &mut cache.counters);
+    assert_eq!(next, None);
     let next = cache.forward(2, "/b").expect("a fill in the same place");
     assert_ne!(fill, next);
     cache.fills.abort(fill, FillAbort::SlowClient, &mut cache.store, &mut cache.counters);

@@ -16,7 +16,7 @@ pub(crate) mod reply;
 pub(crate) mod table;
 pub(crate) mod turn;
 
-use nicache_cache::{FillId, Lesson, Wait};
+use nicache_cache::{FillId, Lesson, Recheck, Wait};
 use nicache_http::Follower;
 use nicache_tcp::challenge::Challenged;
 use nicache_tcp::ecn::EcnReceiver;
@@ -225,6 +225,8 @@ pub(crate) struct Flow {
     pub host_alive: KeepAlive,
     /// When the fill was last looked at, and the host's next number then.
     pub fill_looked_at: (Time, Seq),
+    /// What the card asks the server when that has replied.
+    pub next: Option<Box<Recheck>>,
     /// When the card last answered a request.
     pub last_hit: Option<Time>,
     /// SYN-ACKs, of the card or the host, that have gone to the client.
@@ -324,6 +326,7 @@ impl Flow {
             active: Time(0),
             host_alive: KeepAlive::new(Time(0)),
             fill_looked_at: (Time(0), Seq(0)),
+            next: None,
             last_hit: None,
             syn_ack_tries: 0,
             in_ledger: false,

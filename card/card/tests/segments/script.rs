@@ -165,6 +165,8 @@ pub(crate) struct Script {
     own_waiting: VecDeque<Recheck>,
     /// Did the card want to ask while the server works for a client?
     pub asks_beside: Arc<AtomicBool>,
+    /// It asks for the same page.
+    pub asks_for_same: Arc<AtomicBool>,
     /// Its ports at the address of the proxy.
     own_ports: Arc<OwnPorts>,
     /// What has come for clients on which the script did not speak then.
@@ -321,6 +323,7 @@ impl Script {
             own_asks: 0,
             own_waiting: VecDeque::new(),
             asks_beside: Arc::default(),
+            asks_for_same: Arc::default(),
             host_segment: usize::MAX,
             own_ports: Arc::new(OwnPorts::new(0)),
             of_others: Vec::new(),
@@ -576,6 +579,11 @@ impl Script {
                     is_hit = false;
                     self.own_waiting.extend(self.card.poll_recheck());
                     self.asks_beside.store(!self.own_waiting.is_empty(), Ordering::Relaxed);
+                    let line =
+                        |head: &[u8]| head.split(|byte| *byte == b'\r').next().map(<[u8]>::to_vec);
+                    let asked = line(request);
+                    let is_same = self.own_waiting.iter().any(|own| line(&own.head) == asked);
+                    self.asks_for_same.store(is_same, Ordering::Relaxed);
                     let (time, reply) = serve(self.now, &segment.payload);
                     self.wait(time);
                     let mut seq = Seq(500_001);
