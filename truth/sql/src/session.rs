@@ -11,7 +11,7 @@ use crate::key::{Access, Literal};
 use crate::parse::{is_plain, keeps_session, keeps_structure, parse};
 use crate::reason::Reason;
 use crate::statement::{Class, Setting, Statement, TableChange};
-use crate::target::{Target, fold};
+use crate::target::Target;
 use crate::transaction::Transaction;
 
 /// What a connection does. The crate's head says what a caller must make of it.
@@ -399,8 +399,7 @@ impl State {
     /// A change of the structure that may concern anything in the connection's database.
     fn definition_here(&mut self, on_event: &mut impl FnMut(Event)) {
         let Some(database) = self.database.as_deref() else { return self.definition(on_event) };
-        let reach = Target { catalog: Some(fold(database)), ..Target::EVERYTHING };
-        let writes = vec![Access::whole(reach)];
+        let writes = vec![Access::whole(Target::catalog(database))];
         on_event(Event::BecomesVisible { writes: writes.clone() });
         on_event(Event::DatabaseChanged);
         self.transaction.wrote(&writes);

@@ -31,6 +31,11 @@ impl Target {
         Self { catalog: None, schema: Some(fold(schema)), name: None }
     }
 
+    /// All tables of a database of PostgreSQL.
+    pub fn catalog(name: &str) -> Self {
+        Self { catalog: Some(fold(name)), ..Self::EVERYTHING }
+    }
+
     /// A table of a schema.
     pub fn table(schema: &str, name: &str) -> Self {
         Self { catalog: None, schema: Some(fold(schema)), name: Some(fold(name)) }

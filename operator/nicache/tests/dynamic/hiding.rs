@@ -85,8 +85,15 @@ fn programs_that_use_io_uring() {
         let words = shlex::try_join(words.iter().map(String::as_str)).unwrap();
         stage.write("data/start.sh", &format!("{words} >/dev/null 2>&1 & echo $!"));
         stage.script("starts.php", "<?php echo shell_exec('sh @FOLDER@/data/start.sh');");
+        let refused = || stage.counter("fill_refused_unseen");
+        let before = refused();
         let started = stage.get("/starts.php").trim().parse().unwrap();
-        std::thread::sleep(Duration::from_secs(1));
+        // It takes a while to start, and the entry from before lives on for as long as it may.
+        stage.wait_until(|| {
+            let hits = stage.counter("hits_dynamic");
+            stage.get("/file.php");
+            refused() > before && stage.counter("hits_dynamic") == hits
+        });
         is_not_kept(&stage, "/file.php");
         crate::common::kill(started, rustix::process::Signal::KILL);
         change(&stage, "stayed");

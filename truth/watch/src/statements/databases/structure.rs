@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicache_sql::{Access, Catalogue, ChangedTables, Reason};
+use nicache_sql::{Access, Catalogue, ChangedTables, Reason, Target};
 
 use super::Databases;
 use crate::statements::journal::Server;
@@ -67,14 +67,16 @@ impl Databases {
 
     /// The structure that is known of the connection's database is not that of now.
     fn ask_for_database(&mut self, name: u64, now_ns: u64) {
-        for server in self.servers_of(name) {
-            self.journal.doubt_also(server, &[Access::EVERYTHING]);
-        }
         match self.connections.get(name).and_then(|connection| connection.place.as_ref()) {
-            Some(place) => self.catalogues.handle_change_at(place, now_ns),
+            Some(place) => {
+                self.catalogues.handle_change_at(place, now_ns);
+                let reach = place.database.as_deref().map_or(Target::EVERYTHING, Target::catalog);
+                self.journal.doubt_also(place.server, &[Access::whole(reach)]);
+            }
             None => {
                 for server in self.servers_of(name) {
                     self.catalogues.handle_change(server, false, false, now_ns);
+                    self.journal.doubt_also(server, &[Access::EVERYTHING]);
                 }
             }
         }
