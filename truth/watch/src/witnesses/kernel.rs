@@ -225,7 +225,7 @@ impl KernelWatcher {
         // From here on those that are there already are seen, too.
         watcher.databases.adopt_running(&table)?;
         watcher.mappings.adopt()?;
-        if watcher.programs.iter().any(|program| SEE_LISTENING.contains(&program.name.as_str())) {
+        if watcher.sees_listening() {
             table.tell_of_listening(monotonic_ns());
         }
         Ok(watcher)
@@ -262,17 +262,25 @@ impl KernelWatcher {
     /// # Errors
     /// What `mmap` says.
     pub fn witness(&self) -> io::Result<KernelWitness> {
-        let sees_rings =
-            self.programs.iter().any(|program| SEE_RINGS.contains(&program.name.as_str()));
         Ok(KernelWitness {
             ring: LookupRing::map(self.ring_fd())?,
-            sees_rings,
+            sees_rings: self.has_any(&SEE_RINGS),
             untold_files: Arc::clone(&self.untold_files),
             request_processes: Arc::clone(&self.request_processes),
             mappings: self.mappings.clone(),
             coverage: self.coverage.clone(),
             overseer: self.overseer()?,
         })
+    }
+
+    /// Is one of these programs there?
+    fn has_any(&self, names: &[&str]) -> bool {
+        self.programs.iter().any(|program| names.contains(&program.name.as_str()))
+    }
+
+    /// Does it tell of each TCP socket that begins to listen?
+    fn sees_listening(&self) -> bool {
+        self.has_any(&[SEES_LISTENING]) || (self.has_any(&SEE_CALLS) && self.has_any(&SEE_RINGS))
     }
 
     /// Who looks after the programs, for whoever has no [`KernelWatcher::witness`].
@@ -495,9 +503,10 @@ const WRITERS: [(&str, u32); 7] = [
 /// The programs that tell what is asked for by io_uring (`ebpf/uring.h`).
 const SEE_RINGS: [&str; 2] = ["io_uring_submit_req", "io_uring_submit_sqe"];
 
-/// The programs that tell when a TCP socket begins to listen (`ebpf/table.h`), of which one is
-/// taken.
-const SEE_LISTENING: [&str; 3] = ["inet_csk_listen_start", "sys_exit", "sys_exit_event"];
+/// The programs that tell when a TCP socket begins to listen (`ebpf/table.h`): whoever asks for it,
+/// and by a system call alone.
+const SEES_LISTENING: &str = "inet_csk_listen_start";
+const SEE_CALLS: [&str; 2] = ["sys_exit", "sys_exit_event"];
 
 /// Tells the programs what they cannot see for themselves.
 fn set_constants(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {
