@@ -5,7 +5,7 @@
 //! forwards these always, and compares their replies with what it holds.
 
 use nicache_cache::{EntryId, Executor, LOOK_AHEAD, Proxy, Recheck, Who};
-use nicache_http::{ClientClass, Header, Trait};
+use nicache_http::{ClientClass, Header, Key, Trait};
 use nicache_port::Port;
 use nicache_tcp::Time;
 
@@ -62,7 +62,7 @@ impl<W: Port, H: Port> Card<W, H> {
     #[inline]
     pub(crate) fn recheck_if_due(&mut self, id: EntryId, now: Time) {
         if self.config.rechecker.is_some()
-            && let Some(recheck) = self.store.recheck_due(id, now)
+            && let Some(recheck) = self.store.recheck_due(id, now, |key| self.fills.is_at_work(key))
         {
             self.rechecks.ask(recheck, &mut self.counters.cache);
         }
@@ -84,8 +84,9 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         self.looked_ahead = now;
         if self.lease && !self.bypass {
-            let Self { store, rechecks, counters, .. } = self;
-            store.look_ahead(now, &mut counters.cache, |recheck, counters| {
+            let Self { store, fills, rechecks, counters, .. } = self;
+            let is_at_work = |key: &Key| fills.is_at_work(key);
+            store.look_ahead(now, &mut counters.cache, is_at_work, |recheck, counters| {
                 rechecks.ask(recheck, counters);
             });
         }

@@ -272,6 +272,14 @@ impl Fills {
         }
     }
 
+    /// Does the server work for somebody on what an entry has by this key?
+    pub fn is_at_work(&self, key: &Key) -> bool {
+        let is_it = |fill: &Fill| {
+            matches!(fill.state, State::Forwarded | State::Receiving) && fill.key == *key
+        };
+        self.in_use() > 0 && self.fills.iter().any(is_it)
+    }
+
     /// Is the server, or the watcher, working on a reply for the key?
     pub fn is_under_way(&self, base: &Key) -> bool {
         self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base).is_some()

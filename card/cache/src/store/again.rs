@@ -120,13 +120,23 @@ impl Store {
     }
 
     /// The request by which the server is to be asked again, if it is time to, as the entry answers
-    /// somebody.
+    /// somebody, and if it is not at work on that already.
     #[inline]
-    pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
+    pub fn recheck_due(
+        &mut self,
+        id: EntryId,
+        now: Time,
+        is_at_work: impl Fn(&Key) -> bool,
+    ) -> Option<Recheck> {
         let may_ask = self.allowance.may_spend();
         self.note_visit(now);
-        let age = &mut entry_in(&mut self.places, id)?.age;
-        if !age.is_recheck_due(&self.pace, now) || !may_ask || !age.credit.spend(false) {
+        let entry = entry_in(&mut self.places, id)?;
+        let age = &mut entry.age;
+        if !age.is_recheck_due(&self.pace, now)
+            || !may_ask
+            || is_at_work(&entry.key)
+            || !age.credit.spend(false)
+        {
             return None;
         }
         age.asked = Some(now);

@@ -18,6 +18,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use nicache_http::Key;
 use nicache_tcp::Time;
 
 use super::entry::{Entry, EntryId};
@@ -53,11 +54,12 @@ const REST_DOUBLINGS: u8 = 6;
 
 impl Store {
     /// Looks at some entries, other ones each time: what has changed is found suspect, and for what
-    /// has lapsed the server is asked by `ask`.
+    /// has lapsed the server is asked by `ask`, unless it is at work on that already.
     pub fn look_ahead(
         &mut self,
         now: Time,
         counters: &mut Counters,
+        is_at_work: impl Fn(&Key) -> bool,
         mut ask: impl FnMut(Recheck, &mut Counters),
     ) {
         self.now = now;
@@ -77,7 +79,11 @@ impl Store {
                         break;
                     }
                 }
-                Step::Ask { visitors } => worth_asking.push((Reverse(visitors), id)),
+                Step::Ask { visitors } => {
+                    if !self.get(id).is_some_and(|entry| is_at_work(&entry.key)) {
+                        worth_asking.push((Reverse(visitors), id));
+                    }
+                }
             }
         }
         // Where there is not credit enough for all, it is for those who bring most.

@@ -60,7 +60,7 @@ fn a_page_that_is_used_is_asked_for_again_before_it_is_too_old() {
         };
         cache.store.pin_for_hit(id);
         cache.store.unpin(id);
-        if let Some(recheck) = cache.store.recheck_due(id, cache.now) {
+        if let Some(recheck) = cache.store.recheck_due(id, cache.now, |_| false) {
             asked.push(cache.now.since(begin));
             cache.rechecks.ask(recheck, &mut cache.counters);
             assert!(cache.answer_card("one"));

@@ -165,8 +165,8 @@ pub(crate) struct Script {
     own_waiting: VecDeque<Recheck>,
     /// Did the card want to ask while the server works for a client?
     pub asks_beside: Arc<AtomicBool>,
-    /// It asks for the same page.
-    pub asks_for_same: Arc<AtomicBool>,
+    /// Executions for clients during which it wanted to ask for the same page.
+    pub asked_for_same: u32,
     /// Its ports at the address of the proxy.
     own_ports: Arc<OwnPorts>,
     /// What has come for clients on which the script did not speak then.
@@ -323,7 +323,7 @@ impl Script {
             own_asks: 0,
             own_waiting: VecDeque::new(),
             asks_beside: Arc::default(),
-            asks_for_same: Arc::default(),
+            asked_for_same: 0,
             host_segment: usize::MAX,
             own_ports: Arc::new(OwnPorts::new(0)),
             of_others: Vec::new(),
@@ -579,13 +579,15 @@ impl Script {
                     is_hit = false;
                     self.own_waiting.extend(self.card.poll_recheck());
                     self.asks_beside.store(!self.own_waiting.is_empty(), Ordering::Relaxed);
-                    let line =
-                        |head: &[u8]| head.split(|byte| *byte == b'\r').next().map(<[u8]>::to_vec);
-                    let asked = line(request);
-                    let is_same = self.own_waiting.iter().any(|own| line(&own.head) == asked);
-                    self.asks_for_same.store(is_same, Ordering::Relaxed);
                     let (time, reply) = serve(self.now, &segment.payload);
                     self.wait(time);
+                    self.own_waiting.extend(self.card.poll_recheck());
+                    let line =
+                        |head: &[u8]| head.split(|byte| *byte == b'\r').next().map(<[u8]>::to_vec);
+                    let is_own = address == CARD || address == PROXY;
+                    let is_same = |own: &Recheck| line(&own.head) == line(request);
+                    self.asked_for_same +=
+                        u32::from(!is_own && self.own_waiting.iter().any(is_same));
                     let mut seq = Seq(500_001);
                     for part in reply.chunks(self.host_segment) {
                         self.send_host(Flags::ACK, seq, segment.end(), part);
