@@ -277,7 +277,7 @@ impl Fills {
         let is_it = |fill: &Fill| {
             matches!(fill.state, State::Forwarded | State::Receiving) && fill.key == *key
         };
-        self.in_use() > 0 && self.fills.iter().any(is_it)
+        self.keys.iter().any(|&index| is_it(&self.fills[index as usize]))
     }
 
     /// Is the server, or the watcher, working on a reply for the key?

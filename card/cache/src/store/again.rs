@@ -134,6 +134,7 @@ impl Store {
         let age = &mut entry.age;
         if !age.is_recheck_due(&self.pace, now)
             || !may_ask
+            || !age.credit.may_spend()
             || is_at_work(&entry.key)
             || !age.credit.spend(false)
         {

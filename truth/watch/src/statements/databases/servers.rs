@@ -1,6 +1,7 @@
 //! Database servers that begin, end and crash.
 
 use nicache_coherence::Stamp;
+use nicache_sql::Access;
 
 use super::Databases;
 use crate::databases::database::Database;
@@ -57,6 +58,7 @@ impl Databases {
         self.known.clear();
         for &server in &self.used {
             self.catalogues.handle_change(server, true, true, now_ns);
+            self.journal.doubt_also(server, &[Access::EVERYTHING]);
         }
     }
 

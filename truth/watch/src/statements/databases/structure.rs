@@ -109,6 +109,7 @@ impl Databases {
             // Nobody would tell when it is over.
             for server in self.servers_of(name) {
                 self.catalogues.handle_change(server, false, false, now_ns);
+                self.journal.doubt_also(server, &[Access::EVERYTHING]);
             }
             return;
         };
