@@ -10,6 +10,7 @@ mod cli;
 mod commands;
 #[cfg(test)]
 mod corpus;
+mod growth;
 mod options;
 mod study;
 mod url;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 
 mod card;
+mod client;
 mod command;
 mod socket;
 
@@ -13,9 +14,8 @@ pub use card::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, HOTTEST_MAX,
     Question, RECORD_FIELD_BYTES_MAX, ToCard,
 };
-pub use command::{
-    LINE_BYTES_MAX, Request, Response, Status, ask, ask_within, read_line, run_folder, write_line,
-};
+pub use client::{ask, ask_server_status, ask_within, run_folder};
+pub use command::{LINE_BYTES_MAX, Request, Response, Status, read_line, write_line};
 
 pub(crate) use socket::ControlSocket;
 

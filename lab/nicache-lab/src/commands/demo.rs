@@ -17,8 +17,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::prove::{Proof, follow};
 use crate::behind::Behind;
 use crate::cli::{DemoArgs, HitKind};
+use crate::growth::Growth;
 use nicache::asking::AskedRequest;
-use nicache::control::{Answer, Counters, Question, Request, Response, ask, unexpected};
+use nicache::control::{
+    Answer, Counters, Question, Request, Response, ask, ask_server_status, unexpected,
+};
 use nicache::page::PageName;
 
 const PORT: u16 = 80;
@@ -161,9 +164,9 @@ fn prove(
         asked,
         Arc::new(behind.namespace()?),
     )?;
-    let before = counters(behind)?;
+    let growth = Growth::begin(Some(&behind.status.name))?;
     let report = follow(plan)?;
-    Ok(Proof::new(report, Some(counters(behind)?.since(&before)), Some(HitKind::Dynamic)))
+    Ok(Proof::new(report, growth.end(), Some(HitKind::Dynamic)))
 }
 
 /// Everything that is shown.
@@ -345,10 +348,7 @@ fn edit(site: &Site, behind: &Behind) -> Result<EditReport> {
 }
 
 fn counters(behind: &Behind) -> Result<Counters> {
-    match ask(Some(&behind.status.name), &Request::Status)? {
-        Response::Status(status) => Ok(status.counters),
-        _ => Err(unexpected()),
-    }
+    Ok(ask_server_status(Some(&behind.status.name))?.counters)
 }
 
 fn set_bypass(behind: &Behind, on: bool) -> Result<()> {

@@ -1,6 +1,5 @@
 //! `nicache prove`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -8,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache::control::{Counters, Request, Response, ask, unexpected};
 use nicache::{logs, numbers};
 use nicache_prove::{
     Breach, CommandEditor, Direct, Editor, Marker, Outcome, Page, Plan, Popularity, Progress,
@@ -17,6 +15,7 @@ use nicache_prove::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{HitKind, ProveArgs};
+use crate::growth::{Grown, Growth};
 use crate::options::Milliseconds;
 use crate::url::server;
 
@@ -26,9 +25,6 @@ const USUAL_NAME: &str = "version";
 const USUAL_DURATION: Duration = Duration::from_secs(10);
 /// Nothing is proven.
 const NOTHING_PROVEN: u8 = 2;
-
-/// Growth of the card's counters, by name.
-type Grown = BTreeMap<String, u64>;
 
 /// Reads while commands edit, and prints what came of it. A run that could not be is not proof
 /// either.
@@ -51,12 +47,9 @@ fn run(arguments: &ProveArgs) -> Result<ExitCode> {
         )?;
         signal_hook::flag::register(signal, Arc::clone(&plan.stop))?;
     }
-    let before = counters(arguments)?;
+    let growth = growth(arguments)?;
     let report = follow(plan)?;
-    let card = match before {
-        Some(before) => counters(arguments)?.map(|after| after.since(&before)),
-        None => None,
-    };
+    let card = growth.and_then(Growth::end);
     let proof = Proof::new(report, card, arguments.expect_hits);
     if arguments.json {
         println!("{}", proof.to_json()?);
@@ -149,14 +142,12 @@ fn live_line(progress: &Progress) -> String {
     )
 }
 
-/// The counters of the card that was named, or of the only one. If none was asked for, none need be
+/// From now on, of the card that was named or the only one. If none was asked for, none need be
 /// there.
-fn counters(arguments: &ProveArgs) -> Result<Option<Counters>> {
-    match ask(arguments.name.as_deref(), &Request::Status) {
-        Ok(Response::Status(status)) => Ok(Some(status.counters)),
-        Ok(_) => Err(unexpected()),
+fn growth(arguments: &ProveArgs) -> Result<Option<Growth>> {
+    match Growth::begin(arguments.name.as_deref()) {
         Err(error) if arguments.name.is_some() || arguments.expect_hits.is_some() => Err(error),
-        Err(_) => Ok(None),
+        growth => Ok(growth.ok()),
     }
 }
 
@@ -174,9 +165,12 @@ fn outcome(report: &Report, card: Option<&Grown>, expected: Option<HitKind>) -> 
         Outcome::NothingProven(reasons) => reasons,
         Outcome::Proven => Vec::new(),
     };
-    reasons.push(format!(
-        "the card's counter {counter} did not move: the replies were the server's own"
-    ));
+    reasons.push(match card {
+        Some(_) => {
+            format!("the card's counter {counter} did not move: the replies were the server's own")
+        }
+        None => "nicache ended or started again meanwhile".to_owned(),
+    });
     Outcome::NothingProven(reasons)
 }
 

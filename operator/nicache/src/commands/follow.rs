@@ -7,13 +7,11 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 
 use crate::cli::FollowArgs;
-use crate::control::{Request, Response, ask, unexpected};
+use crate::control::ask_server_status;
 
 /// Becomes the command.
 pub(super) fn execute(arguments: &FollowArgs) -> Result<ExitCode> {
-    let Response::Status(status) = ask(arguments.name.as_deref(), &Request::Status)? else {
-        return Err(unexpected());
-    };
+    let status = ask_server_status(arguments.name.as_deref())?;
     if arguments.print {
         for (name, value) in &status.writer_environment {
             println!("{name}={value}");

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use nicache_router::config::{LinkPortKind, Plan};
 use nicache_router::kernel::{Kernel, Link};
 
 use crate::cli::{ForwardArgs, ForwardCommand};
-use crate::control::{Request, Response, ask};
+use crate::control::{Request, Response, ask, unexpected};
 use crate::forward;
 
 /// Forwards, or does what else is asked about forwarding.
@@ -22,7 +22,7 @@ pub(super) fn execute(arguments: ForwardArgs) -> Result<ExitCode> {
                     println!("{}", serde_json::to_string(&report)?);
                 }
                 Response::ForwardWhy(report) => print!("{report}"),
-                _ => bail!("an unexpected response"),
+                _ => return Err(unexpected()),
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -39,7 +39,7 @@ pub(super) fn execute(arguments: ForwardArgs) -> Result<ExitCode> {
                     println!("{}", serde_json::json!({ "rules": rules }));
                 }
                 Response::ReloadedForward { rules } => println!("{rules} rules are in force"),
-                _ => bail!("an unexpected response"),
+                _ => return Err(unexpected()),
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -60,7 +60,7 @@ fn set(
             println!("{address} gets no new connections");
         }
         Response::Drained { .. } => println!("{address} gets connections again"),
-        _ => bail!("an unexpected response"),
+        _ => return Err(unexpected()),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use self::compare::{Comparison, compare};
 use crate::asking::AskedRequest;
 use crate::cli::WhyArgs;
-use crate::control::{Request, Response, ask, unexpected};
+use crate::control::{Request, Response, ask, ask_server_status, unexpected};
 use crate::inquiry::{EntryReport, MeetingReport, PageReport, SourcesReport, WhyReport};
 use crate::numbers::grouped;
 use crate::page::PageName;
@@ -73,10 +73,8 @@ fn compare_replies(
     page: &PageName,
     request: &AskedRequest,
 ) -> Result<Comparison> {
-    match ask(arguments.target.name.as_deref(), &Request::Status)? {
-        Response::Status(status) => compare(&status, arguments.server.as_deref(), page, request),
-        _ => Err(unexpected()),
-    }
+    let status = ask_server_status(arguments.target.name.as_deref())?;
+    compare(&status, arguments.server.as_deref(), page, request)
 }
 
 /// Sources of one entry that are shown.

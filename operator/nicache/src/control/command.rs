@@ -4,15 +4,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use nicache_admin::Sample;
+use nicache_admin::{Mode, Sample};
 use serde::{Deserialize, Serialize};
 
-use super::ANSWER_TIMEOUT;
 use super::card::{Answer, Counters, Question};
 use crate::asking::AskedRequest;
 use crate::forward::status::ForwardStatus;
@@ -73,6 +70,21 @@ pub enum Request {
     },
     /// Have a forwarder read its file again, and take the rules from it.
     ReloadForward,
+}
+
+impl Request {
+    /// Whether a nicache of this kind has a response to it.
+    pub(super) fn suits(&self, mode: Mode) -> bool {
+        match self {
+            Self::Status | Self::Sample => true,
+            Self::Upgrade { .. } => matches!(mode, Mode::Run | Mode::Forward),
+            Self::Card { .. } | Self::Who { .. } => mode == Mode::Run,
+            Self::Why { .. } => matches!(mode, Mode::Run | Mode::Nfs),
+            Self::ForwardWhy { .. } | Self::Drain { .. } | Self::ReloadForward => {
+                mode == Mode::Forward
+            }
+        }
+    }
 }
 
 /// The supervisor's response.
@@ -187,32 +199,6 @@ pub struct Status {
     pub counters: Counters,
 }
 
-/// Folder of the control sockets.
-pub fn run_folder() -> PathBuf {
-    PathBuf::from("/run/nicache")
-}
-
-/// Asks a running nicache. `name`: which; `None`: the only one.
-pub fn ask(name: Option<&str>, request: &Request) -> Result<Response> {
-    ask_within(name, request, ANSWER_TIMEOUT * 2)
-}
-
-/// Asks a running nicache and waits for its answer for `limit` at most. `name`: which; `None`: the
-/// only one.
-pub fn ask_within(name: Option<&str>, request: &Request, limit: Duration) -> Result<Response> {
-    let socket = find_socket(&run_folder(), name)?;
-    let mut stream = UnixStream::connect(&socket).with_context(|| {
-        format!("no nicache answers at {} (is it running, and are you root?)", socket.display())
-    })?;
-    stream.set_read_timeout(Some(limit))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    write_line(&mut stream, request)?;
-    match read_line(&stream).context("nicache did not answer")? {
-        Response::Error { reason } => bail!("{reason}"),
-        response => Ok(response),
-    }
-}
-
 /// Writes one line of JSON.
 pub fn write_line<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<()> {
     let mut line = serde_json::to_vec(message)?;
@@ -230,41 +216,6 @@ pub fn read_line<T: serde::de::DeserializeOwned>(stream: impl Read) -> Result<T>
     serde_json::from_slice(&line).context("a line that cannot be read")
 }
 
-fn find_socket(folder: &Path, name: Option<&str>) -> Result<PathBuf> {
-    if let Some(name) = name {
-        let path = folder.join(format!("{name}.sock"));
-        if name.contains('/') || !path.exists() {
-            bail!("no nicache named `{name}` is running{}", others(&live_sockets(folder)));
-        }
-        return Ok(path);
-    }
-    let mut live = live_sockets(folder);
-    match live.len() {
-        0 => bail!("no nicache is running (or it is another user's: try sudo)"),
-        1 => Ok(live.remove(0)),
-        _ => bail!("several are running; say which with --name{}", others(&live)),
-    }
-}
-
-/// Sockets that somebody listens on.
-fn live_sockets(folder: &Path) -> Vec<PathBuf> {
-    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut sockets: Vec<PathBuf> = files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
-        .filter(|path| UnixStream::connect(path).is_ok())
-        .collect();
-    sockets.sort();
-    sockets
-}
-
-fn others(sockets: &[PathBuf]) -> String {
-    let names: Vec<String> = sockets
-        .iter()
-        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
-        .collect();
-    if names.is_empty() { String::new() } else { format!(" (running: {})", names.join(", ")) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,21 +229,5 @@ mod tests {
             read_line::<Request>(&b"{\"command\":\"status\"}\n"[..]).unwrap(),
             Request::Status
         );
-    }
-
-    #[test]
-    fn which_one_is_meant() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = find_socket(folder.path(), None).unwrap_err().to_string();
-        assert!(missing.contains("no nicache is running"), "{missing}");
-        let bind =
-            |name: &str| std::os::unix::net::UnixListener::bind(folder.path().join(name)).unwrap();
-        let _one = bind("one.sock");
-        drop(bind("dead.sock"));
-        assert_eq!(find_socket(folder.path(), None).unwrap(), folder.path().join("one.sock"));
-        let _two = bind("two.sock");
-        let several = find_socket(folder.path(), None).unwrap_err().to_string();
-        assert!(several.contains("one, two"), "{several}");
-        assert!(find_socket(folder.path(), Some("../one")).is_err());
     }
 }

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache::control::Counters;
 use nicache::logs;
 use nicache_replay::{ReplayConfig, Report, Site, Trace, replay};
 use tempfile::TempDir;
 
-use super::show::{counters, show_card, show_trace};
+use super::show::{show_card, show_trace};
 use crate::behind::Behind;
 use crate::cli::ReplayArgs;
+use crate::growth::{Grown, Growth};
 use crate::url::server;
 
 /// Each has a thread.
@@ -45,7 +45,7 @@ pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode>
     };
     let name = own.as_ref().map(|own| own.status.name.as_str()).or(arguments.name.as_deref());
     // Without a card at the URL, there are no counters to show.
-    let before = counters(name);
+    let growth = Growth::begin(name).ok();
     let config = ReplayConfig {
         server: address,
         clients: clients as usize,
@@ -66,18 +66,11 @@ pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode>
     });
     logs::clear_live_line();
     let report = report?;
-    show(&report, before, counters(name), trace, arguments.json)?;
+    show(&report, growth.and_then(Growth::end), trace, arguments.json)?;
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(
-    report: &Report,
-    before: Option<Counters>,
-    after: Option<Counters>,
-    trace: &Trace,
-    as_json: bool,
-) -> Result<()> {
-    let card = after.map(|now| now.since(&before.unwrap_or_default()));
+fn show(report: &Report, card: Option<Grown>, trace: &Trace, as_json: bool) -> Result<()> {
     if as_json {
         let mut all = serde_json::to_value(report)?;
         all["hit_rate"] = report.hit_rate().into();

@@ -1,9 +1,8 @@
 //! What a replay prints of its log and of the card.
 
-use std::collections::BTreeMap;
-
-use nicache::control::{Counters, Request, Response, ask};
 use nicache_replay::Trace;
+
+use crate::growth::Grown;
 
 /// Prints what a log has.
 pub(crate) fn show_trace(trace: &Trace) {
@@ -30,16 +29,8 @@ pub(crate) fn show_trace(trace: &Trace) {
     );
 }
 
-/// The counters of a running nicache: the one of this name, or the only one.
-pub(super) fn counters(name: Option<&str>) -> Option<Counters> {
-    match ask(name, &Request::Status) {
-        Ok(Response::Status(status)) => Some(status.counters),
-        _ => None,
-    }
-}
-
 /// Prints what a card did.
-pub(super) fn show_card(card: &BTreeMap<String, u64>) {
+pub(super) fn show_card(card: &Grown) {
     let of = |name: &str| card.get(name).copied().unwrap_or(0);
     println!(
         "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} reinstated, {} evictions, {} retransmissions",

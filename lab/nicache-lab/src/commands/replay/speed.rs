@@ -10,8 +10,9 @@ use nicache_replay::replayer::{Demand, Plan, ReplayerConfig, ServerAddress, run}
 use nicache_replay::{SessionConfig, StaticSite, Trace};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::show::{counters, show_card, show_trace};
+use super::show::{show_card, show_trace};
 use crate::cli::ReplayArgs;
+use crate::growth::Growth;
 use crate::url::server;
 
 /// Infinite demand: connections that are busy all the time.
@@ -67,8 +68,8 @@ pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode>
         );
     }
     // Only a name says that the target is behind a card here.
-    let card = || arguments.name.as_deref().and_then(|name| counters(Some(name)));
-    let (before, start) = (card(), Instant::now());
+    let growth = arguments.name.as_deref().and_then(|name| Growth::begin(Some(name)).ok());
+    let start = Instant::now();
     let shows = std::io::stderr().is_terminal();
     let report = run(&plan, &config, &mut |watch| {
         if shows {
@@ -85,7 +86,7 @@ pub(super) fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode>
     });
     logs::clear_live_line();
     let report = report?;
-    let card = card().map(|now| now.since(&before.unwrap_or_default()));
+    let card = growth.and_then(Growth::end);
     if arguments.json {
         let mut all = serde_json::to_value(&report)?;
         all["clean"] = report.is_clean().into();
