@@ -54,16 +54,41 @@ impl Drop for Guard {
 
 /// Kills every process whose network namespace has this number, until there is none.
 pub(crate) fn end_all_in(network: u64) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let own = std::process::id();
-        let found: Vec<u32> = processes_in(network).filter(|&process| process != own).collect();
-        for pid in found.iter().filter_map(|&process| pid(process).ok()) {
+    let own = std::process::id();
+    let find = || processes_in(network).filter(|&process| process != own).collect();
+    end_all(find, |process| {
+        if let Ok(pid) = pid(process) {
             let _ = kill_process(pid, Signal::KILL);
         }
-        if found.is_empty() || Instant::now() > deadline {
-            return;
-        }
+    });
+}
+
+/// Kills what is found until nothing is. One look is not enough: numbers are used again from the
+/// lowest, so the last process may start another one behind the look, and end before the look
+/// comes to itself.
+fn end_all(mut find: impl FnMut() -> Vec<u32>, kill: impl Fn(u32)) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut looks_in_vain = 0;
+    while looks_in_vain < 2 && Instant::now() <= deadline {
+        let found = find();
+        looks_in_vain = if found.is_empty() { looks_in_vain + 1 } else { 0 };
+        found.into_iter().for_each(&kill);
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn what_one_look_misses_is_ended_by_the_next() {
+        let looks = RefCell::new(vec![vec![7], vec![], vec![5], vec![], vec![]].into_iter());
+        let killed = RefCell::new(Vec::new());
+        end_all(|| looks.borrow_mut().next().unwrap(), |process| killed.borrow_mut().push(process));
+        assert_eq!(*killed.borrow(), [7, 5]);
+        assert!(looks.borrow_mut().next().is_none());
     }
 }
