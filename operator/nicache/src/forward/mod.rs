@@ -1,7 +1,9 @@
 //! `nicache forward`: packets between interfaces, whose payload stays on the card.
 //!
 //! ```text
-//! mod.rs        the supervisor: interfaces, guard, health checks; starts card and forwarder, and starts them again
+//! mod.rs        the supervisor: interfaces, guard; starts card and forwarder again if they end
+//! children.rs   what card and forwarder share, and how each is started
+//! checks.rs     the health of back ends
 //! kernel_path.rs  the fast path's programs, and why there are none
 //! ports.rs      what the card is on each link by
 //! place.rs      where the interfaces are: this namespace, or that of the demo
@@ -22,6 +24,8 @@
 //! new attachment, which the other side is given, too.
 
 mod card_figures;
+mod checks;
+mod children;
 mod control;
 mod kernel_path;
 pub(crate) mod messages;
@@ -38,24 +42,19 @@ mod watch;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nicache_admin::AdminServer;
-use nicache_bus::{Attachment, Doorbell, Window};
 use nicache_forward::modes::Mode;
 use nicache_router::config::{LinkPortKind, Plan};
 use nicache_router::demo::Stage;
 use nicache_router::guard;
-use nicache_router::health::{self, Verdict};
 use nicache_router::keep::Keep;
 use nicache_router::kernel::{Kernel, Link};
-use nicache_router::router::window_bytes;
 use nicache_secret::random_u64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
@@ -66,15 +65,17 @@ use crate::control::ControlSocket;
 use crate::logs;
 use crate::publish::Nft;
 use crate::serve::attachments::Attachments;
-use crate::serve::messages::{CardCounted, FirmwareSetup, FromFirmware, ToFirmware};
+use crate::serve::messages::{CardCounted, FromFirmware, ToFirmware};
 use crate::serve::restarts::Restarts;
 use crate::setup::{MESSAGE_BYTES_MAX, receive_message, send_message};
-use crate::supervisor::children::{Child, OWN_PROGRAM, Role, describe, first_word};
+use crate::supervisor::children::{Child, OWN_PROGRAM, describe};
 use crate::supervisor::instance::{Instance, Lock};
 use crate::supervisor::notify;
 use crate::supervisor::requirements::check_privilege;
 use crate::supervisor::signals::Signals;
 use card_figures::CardFigures;
+use checks::{Health, tell_health};
+use children::{START, Shared, attach, start_card, start_forwarder};
 use kernel_path::KernelPath;
 use messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
 use orders::{Asked, Order, Orders};
@@ -84,9 +85,6 @@ use sampler::Sampler;
 use show::Show;
 use status::About;
 use watch::{Watch, lacks};
-
-/// How long a child may take to start.
-const START: Duration = Duration::from_secs(60);
 
 /// Forwards until Ctrl-C or SIGTERM; the status for the shell.
 pub(crate) fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
@@ -102,16 +100,6 @@ pub(crate) fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
         logs::print(&serde_json::json!({ "event": "ended", "failed": ended.is_err() }).to_string());
     }
     ended.map(|()| ExitCode::SUCCESS)
-}
-
-/// The thread that checks back ends. Dropping it ends it.
-struct Health {
-    stop: Arc<Doorbell>,
-    bell: Arc<Doorbell>,
-    told: Receiver<Verdict>,
-    thread: Option<JoinHandle<()>>,
-    /// What was found last, for a forwarder that is started again.
-    verdicts: BTreeMap<(u16, u16), Verdict>,
 }
 
 /// Everything that lives while packets are forwarded. Fields are dropped in this order.
@@ -666,37 +654,6 @@ impl<'a> Forwarding<'a> {
     }
 }
 
-impl Health {
-    fn start(plan: &Plan, place: &Place) -> Result<Self> {
-        let (stop, bell) = (Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?));
-        let (tell, told) = channel();
-        let (checks, stopped, rung) = (plan.checks.clone(), Arc::clone(&stop), Arc::clone(&bell));
-        // Sockets are of the namespace of the thread that makes them.
-        let thread = place.run(move || {
-            std::thread::Builder::new().name("health".into()).spawn(move || {
-                let outcome = health::run(checks, &stopped, |verdict| {
-                    if tell.send(verdict).is_ok() {
-                        rung.ring();
-                    }
-                });
-                if let Err(error) = outcome {
-                    tracing::error!("health is no longer checked: {error}");
-                }
-            })
-        })?;
-        Ok(Self { stop, bell, told, thread: Some(thread), verdicts: BTreeMap::new() })
-    }
-}
-
-impl Drop for Health {
-    fn drop(&mut self) {
-        self.stop.ring();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 fn find_place(arguments: &ForwardArgs, instance: &Instance) -> Result<(Place, String)> {
     if let Some(path) = &arguments.config {
         let text = std::fs::read_to_string(path)
@@ -717,106 +674,6 @@ fn tables(place: &Place) -> Result<(Kernel, Vec<Link>)> {
         Ok((kernel, links))
     });
     opened.context("cannot ask the kernel for its interfaces")
-}
-
-/// What card and forwarder share from now on.
-struct Shared {
-    number: u64,
-    window: Window,
-    attachment: Attachment,
-}
-
-impl Shared {
-    fn create(attachments: &mut Attachments, memory: u32) -> Result<Self> {
-        let window = Window::create("nicache-forward", window_bytes(memory))
-            .context("no memory for the forwarder: try a smaller --memory")?;
-        let attachment = Attachment::create()?;
-        Ok(Self { number: attachments.begin(), window, attachment })
-    }
-
-    /// The window, then the three files of the attachment.
-    fn files(&self) -> Vec<BorrowedFd<'_>> {
-        [self.window.file()].into_iter().chain(self.attachment.files()).collect()
-    }
-}
-
-fn start_forwarder(
-    program: &Path,
-    setup: &ForwarderSetup,
-    kernel: &Kernel,
-    keep: &Keep,
-    kernel_path: &KernelPath,
-) -> Result<Child> {
-    let mut child = Child::start_program(program, Role::Forwarder)?;
-    let files: Vec<BorrowedFd<'_>> =
-        kernel.files().into_iter().chain([keep.file()]).chain(kernel_path.take()).collect();
-    send_message(&child.channel, setup, &files)?;
-    match first_word(&mut child, START)?.0 {
-        FromForwarder::Ready => Ok(child),
-        _ => bail!("the forwarder began with an attachment that is broken"),
-    }
-}
-
-fn start_card(
-    program: &Path,
-    arguments: &ForwardArgs,
-    plan: &Plan,
-    place: &Place,
-    (kernel_path, ports): (&KernelPath, &mut Ports),
-    shared: &Shared,
-) -> Result<Child> {
-    loop {
-        let (setups, files) = ports.open(place, kernel_path.filter()?)?;
-        let mut child = Child::start_program(program, Role::Firmware)?;
-        let setup = FirmwareSetup {
-            log_format: arguments.log_format,
-            card: 0,
-            cache_bytes: plan.memory,
-            ports: setups,
-            bus: None,
-            tells: true,
-            attachment: Some(shared.number),
-        };
-        let files: Vec<BorrowedFd<'_>> =
-            files.iter().map(AsFd::as_fd).chain(shared.files()).collect();
-        send_message(&child.channel, &setup, &files)?;
-        match first_word(&mut child, START)?.0 {
-            FromFirmware::Ready => {
-                ports.handle_ready();
-                return Ok(child);
-            }
-            FromFirmware::Broken { .. } => {
-                bail!("the card began with an attachment that is broken")
-            }
-            FromFirmware::Counted(_) => bail!("the card counted before it was ready"),
-            FromFirmware::Unfit { port, reason } => {
-                // Its queues are free once it has ended.
-                child.wait(START)?;
-                if !ports.step_down(port, reason.clone()) {
-                    let link = plan.links.get(port).map_or("a link", |link| &link.name);
-                    bail!("the card cannot use its port on {link}: {reason}");
-                }
-            }
-        }
-    }
-}
-
-fn attach(forwarder: &Child, shared: &Shared, mode: Mode) -> Result<()> {
-    let message = ToForwarder::Attach { mode: mode.to_string(), attachment: Some(shared.number) };
-    send_message(&forwarder.channel, &message, &shared.files())
-}
-
-fn tell_health(forwarder: &Child, Verdict { chosen, is_up, reason }: &Verdict) {
-    let message = ToForwarder::Health {
-        service: chosen.service,
-        back_end: chosen.back_end,
-        is_up: *is_up,
-        reason: reason.clone(),
-    };
-    // One that is just ending is told at its next start.
-    if let Err(error) = send_message(&forwarder.channel, &message, &[]) {
-        tracing::debug!("the forwarder was not told of a back end: {error:#}");
-    }
 }
 
 fn has_message(socket: BorrowedFd<'_>) -> bool {
