@@ -93,7 +93,7 @@ reasons! {
         Private => "private",
         /// `Cache-Control: no-store` (RFC 9111 section 5.2.2.5).
         NoStore => "no_store",
-        /// Cache-Control that is not a plain list of known directives.
+        /// Cache-Control that is not a list of directives, or has what looks like a misspelled one.
         CacheControlOdd => "cache_control_odd",
         /// `Vary: *` (RFC 9110 section 12.5.5).
         VaryStar => "vary_star",

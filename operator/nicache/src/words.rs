@@ -239,8 +239,8 @@ pub(crate) const fn not_shared(reason: NotShared) -> Words {
             "If that is not true for this page: `share-no-store` in the settings for paths (docs/dynamic.md).",
         ),
         NotShared::CacheControlOdd => with(
-            "its Cache-Control has something in it that nicache does not know",
-            "Have the server send directives of RFC 9111 and no others.",
+            "its Cache-Control is not a list of directives, or one looks like a misspelled private or no-store",
+            "Have the server send Cache-Control as in RFC 9111.",
         ),
         NotShared::VaryStar => {
             just("the server says that the page depends on more than the request (Vary: *)")
