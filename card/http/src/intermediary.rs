@@ -1,5 +1,5 @@
-//! What proxies, content delivery networks and tracing add to a request, and some fields that few
-//! clients send: what each is to the card.
+//! What proxies, content delivery networks, tracing and the scripts of pages (htmx, Turbo, Next.js)
+//! add to a request, and some fields that few clients send: what each is to the card.
 //!
 //! | kind | the card |
 //! |---|---|
@@ -39,9 +39,9 @@ use Added::{Address, Agent, Baggage, Exact, Fetch, Forwarded, Mark, Route};
 
 /// In lower case.
 const NAMES: &[(&[u8], Added)] = &[
+    (b"a-im", Exact),
     (b"accept-datetime", Exact),
     (b"accept-features", Exact),
-    (b"a-im", Exact),
     (b"alt-used", Exact),
     (b"content-type", Exact),
     (b"device-memory", Exact),
@@ -49,6 +49,9 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"dpr", Exact),
     (b"ect", Exact),
     (b"last-event-id", Exact),
+    (b"max-forwards", Exact),
+    (b"proxy-connection", Exact),
+    (b"rsc", Exact),
     (b"rtt", Exact),
     (b"save-data", Exact),
     (b"service-worker", Exact),
@@ -59,6 +62,9 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"want-digest", Exact),
     (b"want-repr-digest", Exact),
     (b"width", Exact),
+    (b"x-nextjs-data", Exact),
+    (b"x-pjax", Exact),
+    (b"x-pjax-container", Exact),
     (b"x-requested-with", Exact),
     (b"x-wap-profile", Exact),
     (b"purpose", Fetch),
@@ -74,23 +80,35 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"x-ucbrowser-ua", Agent),
     (b"akamai-origin-hop", Route),
     (b"cdn-loop", Route),
+    (b"cdn-requestcountrycode", Route),
+    (b"cf-bot-score", Route),
+    (b"cf-connecting-o2o", Route),
     (b"cf-ew-via", Route),
+    (b"cf-metro-code", Route),
+    (b"cf-postal-code", Route),
     (b"cf-timezone", Route),
+    (b"cf-verified-bot", Route),
     (b"cf-visitor", Route),
     (b"cf-worker", Route),
+    (b"ddg-connecting-country", Route),
     (b"disguised-host", Route),
     (b"fastly-client", Route),
     (b"fastly-ff", Route),
     (b"fastly-ssl", Route),
-    (b"front-end-https", Route),
     (b"fly-forwarded-port", Route),
     (b"fly-forwarded-proto", Route),
     (b"fly-forwarded-ssl", Route),
     (b"fly-region", Route),
+    (b"front-end-https", Route),
     (b"via", Route),
+    (b"was-default-hostname", Route),
     (b"x-akamai-edgescape", Route),
+    (b"x-amzn-tls-cipher-suite", Route),
+    (b"x-amzn-tls-version", Route),
+    (b"x-appservice-proto", Route),
     (b"x-arr-ssl", Route),
     (b"x-azure-fdid", Route),
+    (b"x-azure-requestchain", Route),
     (b"x-forwarded-by", Route),
     (b"x-forwarded-host", Route),
     (b"x-forwarded-path", Route),
@@ -101,6 +119,7 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"x-forwarded-scheme", Route),
     (b"x-forwarded-server", Route),
     (b"x-forwarded-ssl", Route),
+    (b"x-forwarded-tlsversion", Route),
     (b"x-forwarded-uri", Route),
     (b"x-host", Route),
     (b"x-https", Route),
@@ -109,7 +128,9 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"x-proto", Route),
     (b"x-scheme", Route),
     (b"x-script-name", Route),
+    (b"x-site-deployment-id", Route),
     (b"x-ssl", Route),
+    (b"x-sucuri-country", Route),
     (b"x-url-scheme", Route),
     (b"forwarded", Forwarded),
     (b"ali-cdn-real-ip", Address),
@@ -119,6 +140,7 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"cf-pseudo-ipv4", Address),
     (b"client-ip", Address),
     (b"cloudfront-viewer-address", Address),
+    (b"ddg-connecting-ip", Address),
     (b"do-connecting-ip", Address),
     (b"fastly-client-ip", Address),
     (b"fly-client-ip", Address),
@@ -148,12 +170,15 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"x-vercel-forwarded-for", Address),
     (b"b3", Mark),
     (b"baggage", Baggage),
+    (b"cdn-requestid", Mark),
     (b"cf-ray", Mark),
     (b"cf-warp-tag-id", Mark),
+    (b"eagleeye-traceid", Mark),
     (b"elastic-apm-traceparent", Mark),
     (b"fly-request-id", Mark),
     (b"newrelic", Mark),
     (b"request-id", Mark),
+    (b"rndr-id", Mark),
     (b"sentry-trace", Mark),
     (b"traceparent", Mark),
     (b"tracestate", Mark),
@@ -163,21 +188,26 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"x-amzn-requestid", Mark),
     (b"x-amzn-trace-id", Mark),
     (b"x-appengine-request-log-id", Mark),
+    (b"x-appgw-trace-id", Mark),
     (b"x-arr-log-id", Mark),
     (b"x-azure-ref", Mark),
     (b"x-client-port", Mark),
     (b"x-cloud-trace-context", Mark),
     (b"x-correlation-id", Mark),
+    (b"x-dynatrace", Mark),
     (b"x-newrelic-id", Mark),
     (b"x-newrelic-transaction", Mark),
     (b"x-nf-request-id", Mark),
+    (b"x-ot-span-context", Mark),
     (b"x-queue-start", Mark),
     (b"x-real-port", Mark),
     (b"x-request-id", Mark),
     (b"x-request-start", Mark),
     (b"x-span-id", Mark),
+    (b"x-timer", Mark),
     (b"x-trace-id", Mark),
     (b"x-transaction-id", Mark),
+    (b"x-turbo-request-id", Mark),
     (b"x-unique-id", Mark),
     (b"x-varnish", Mark),
     (b"x-vercel-id", Mark),
@@ -185,12 +215,20 @@ const NAMES: &[(&[u8], Added)] = &[
 
 /// Beginnings of names, in lower case.
 const BEGINNINGS: &[(&[u8], Added)] = &[
+    (b"hx-", Exact),
+    (b"next-", Exact),
+    (b"turbo-", Exact),
+    (b"x-inertia", Exact),
+    (b"x-up-", Exact),
+    (b"ot-tracer-", Mark),
     (b"x-b3-", Mark),
     (b"x-datadog-", Mark),
+    (b"x-instana-", Mark),
     (b"cf-ip", Route),
     (b"cf-region", Route),
     (b"cloudfront-", Route),
     (b"x-appengine-", Route),
+    (b"x-envoy-", Route),
 ];
 
 const NAME_BYTES_MAX: usize = 40;
@@ -292,11 +330,19 @@ mod tests {
             "x_forwarded_for",
             "cf-ip",
             "x-b3-",
+            "hx-",
+            "x-amzn-oidc-identity",
+            "x-amzn-mtls-clientcert",
+            "signature-agent",
+            "x-consumer-username",
         ] {
             assert_eq!(added(name.as_bytes()), None, "{name}");
         }
         assert_eq!(added(&[b'x'; 200]), None);
         assert_eq!(added(b"X-B3-TraceId"), Some(Mark));
         assert_eq!(added(b"CF-IPCountry"), Some(Route));
+        assert_eq!(added(b"HX-Request"), Some(Exact));
+        assert_eq!(added(b"X-Inertia-Version"), Some(Exact));
+        assert_eq!(added(b"X-Envoy-External-Address"), Some(Address), "before its beginning");
     }
 }
