@@ -74,6 +74,24 @@ impl CacheControl {
     }
 }
 
+/// What a field says that is for caches of one kind alone (RFC 9213; Surrogate-Control): as one of
+/// them, the card keeps to what forbids sharing. The rest is about age.
+pub(crate) fn check_targeted(value: &[u8], lifted: Lifted) -> Result<(), NotShared> {
+    let is_named = |directive: &[u8], name: &[u8]| {
+        let end = directive.iter().position(|byte| b"=; \t".contains(byte));
+        directive[..end.unwrap_or(directive.len())].eq_ignore_ascii_case(name)
+    };
+    for directive in elements(value) {
+        if is_named(directive, b"private") && !lifted.private {
+            return Err(NotShared::Private);
+        }
+        if is_named(directive, b"no-store") && !lifted.no_store {
+            return Err(NotShared::NoStore);
+        }
+    }
+    Ok(())
+}
+
 /// The elements of a list whose commas may be quoted (RFC 9110 sections 5.6.1 and 5.6.4).
 fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
@@ -182,6 +200,25 @@ mod tests {
                 control.add(value.as_bytes(), Lifted::default()).map(|()| control.max_age_s);
             assert_eq!(outcome, *expected, "{value}");
         }
+    }
+
+    #[test]
+    fn what_is_said_to_caches_of_one_kind() {
+        for (value, expected) in [
+            ("max-age=60", Ok(())),
+            ("max-age=3600+600, content=\"ESI/1.0, private\"", Ok(())),
+            ("", Ok(())),
+            ("max-age=60, Private", Err(NotShared::Private)),
+            ("private=\"a\"", Err(NotShared::Private)),
+            ("no-store;edge", Err(NotShared::NoStore)),
+            ("public,no-store ;q", Err(NotShared::NoStore)),
+            ("no-stores", Ok(())),
+        ] {
+            assert_eq!(check_targeted(value.as_bytes(), Lifted::default()), expected, "{value}");
+        }
+        let lifted = Lifted { private: true, no_store: false };
+        assert_eq!(check_targeted(b"private", lifted), Ok(()));
+        assert_eq!(check_targeted(b"private, no-store", lifted), Err(NotShared::NoStore));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! tracking the connection. A head that is certain but unusual carries in [`ReplyHead::shareable`]
 //! the reason why it is not stored.
 
-use crate::cache_control::{CacheControl, Lifted};
+use crate::cache_control::{CacheControl, Lifted, check_targeted};
 use crate::date::parse_imf_fixdate;
 use crate::framing::{Framing, FramingFields, Slots, Tokens};
 use crate::head::{Spacing, is_name, offset_in};
@@ -255,6 +255,9 @@ impl<'b> Fields<'b> {
             ReplyField::CacheControl => {
                 let added = self.cache_control.add(value, config.lifted);
                 self.note_error(added);
+            }
+            ReplyField::TargetedCacheControl => {
+                self.note_error(check_targeted(value, config.lifted));
             }
             ReplyField::Vary => {
                 let added = self.vary.add(value);

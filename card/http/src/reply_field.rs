@@ -11,6 +11,8 @@ pub(crate) enum ReplyField {
     LastModified,
     Etag,
     CacheControl,
+    /// What is said to caches of one kind alone, as CDN-Cache-Control (RFC 9213).
+    TargetedCacheControl,
     Vary,
     SetCookie,
     ContentType,
@@ -38,11 +40,19 @@ pub(crate) enum ReplyField {
 
 /// The meaning of a field by its name. Fields are looked up at misses only.
 pub(crate) fn classify(name: &[u8]) -> ReplyField {
-    FIELDS
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(name))
-        .map_or(ReplyField::Unusual, |(_, field)| *field)
+    let found = FIELDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    match (found, name.len().checked_sub(TARGETED.len())) {
+        (Some((_, field)), _) => *field,
+        // `Cloudflare-`, `Vercel-CDN-`, `X-LiteSpeed-` and others.
+        (None, Some(at)) if name[at..].eq_ignore_ascii_case(TARGETED) => {
+            ReplyField::TargetedCacheControl
+        }
+        _ => ReplyField::Unusual,
+    }
 }
+
+/// How the names of such fields end.
+const TARGETED: &[u8] = b"-cache-control";
 
 const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"server", ReplyField::Usual),
@@ -56,6 +66,8 @@ const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"keep-alive", ReplyField::UsualOnce),
     (b"vary", ReplyField::Vary),
     (b"cache-control", ReplyField::CacheControl),
+    (b"surrogate-control", ReplyField::TargetedCacheControl),
+    (b"edge-control", ReplyField::TargetedCacheControl),
     (b"expires", ReplyField::Expires),
     (b"content-encoding", ReplyField::UsualOnce),
     (b"content-language", ReplyField::UsualOnce),
@@ -119,6 +131,9 @@ mod tests {
             assert!(!name.iter().any(u8::is_ascii_uppercase));
             assert!(FIELDS[..index].iter().all(|(other, _)| other != name));
             assert_eq!(classify(&name.to_ascii_uppercase()), *field);
+        }
+        for targeted in ["CDN-Cache-Control", "X-LiteSpeed-Cache-Control", "Surrogate-Control"] {
+            assert_eq!(classify(targeted.as_bytes()), ReplyField::TargetedCacheControl);
         }
         for unusual in
             ["Age", "Via", "X-Request-Idea", "X-Powered-By", "Set-Cookie3", "Clear-Site-Data", ""]

@@ -97,6 +97,8 @@ fn unusual_replies_are_not_shared() {
         (with("Cache-Control: private\r\n"), N::Private),
         (with("Cache-Control: max-age=1\r\nCache-Control: PRIVATE\r\n"), N::Private),
         (with("Cache-Control: no-store\r\n"), N::NoStore),
+        (with("CDN-Cache-Control: private\r\n"), N::Private),
+        (with("Surrogate-Control: max-age=60, no-store\r\n"), N::NoStore),
         (with("Cache-Control: no store\r\n"), N::CacheControlOdd),
         (with("Cache-Control: nostore\r\n"), N::CacheControlOdd),
         (with("Cache-Control: max-age=1\r\nCache-Control: max-age=2\r\n"), N::CacheControlOdd),
@@ -162,6 +164,7 @@ fn a_last_modified_in_another_form_takes_two_executions() {
         (with("Last-Modified: x\r\n"), N::DuplicateHeader),
         (with("Cache-Control: private\r\n"), N::Private),
         (with("X-Other: 1\r\nCache-Control: no-store\r\n"), N::NoStore),
+        (with("X-Other: 1\r\nVercel-CDN-Cache-Control: no-store\r\n"), N::NoStore),
         (with(&format!("Link: {}\r\n", "x".repeat(TEMPLATE_BYTES_MAX))), N::HeadTooLong),
         (NGINX.replace("Thu, 20 Nov 2025", "Fri, 20 Nov 2025"), N::Date),
     ] {
