@@ -23,7 +23,7 @@ const MAY_HIT_LATER: [&str; 2] = ["fill_refused_", "purges_by_source"];
 /// and over is not asked about for a moment.
 const UNDISTURBED: usize = 5;
 /// Counters that say why a reply was the server's.
-const REASONS: [&str; 5] =
+pub(crate) const REASONS: [&str; 5] =
     ["bypass_", "fill_refused_", "fill_not_shared_", "fill_aborted_", "misses_"];
 
 /// A request; in `fields`, `@TAG@` and `@DATE@` stand for the validators of the resource.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::cases::Disturbances;
+use super::cases::{Disturbances, REASONS, grown};
 use super::common::within;
 use super::site::{date, long_ago};
 use super::stage::{Stage, get};
@@ -184,7 +184,7 @@ fn warm_while(stage: &Stage, request: &[u8], may_hit_unseen: bool) -> bool {
 
 /// Each edit of a file of its own, after it was asked for through the card.
 pub(crate) fn check(stage: &Stage) {
-    let mut kept = Vec::new();
+    let (mut kept, mut others) = (Vec::new(), Vec::new());
     let are_hits = table::says_hit(stage.name, SMALL_FILE);
     for (number, edit) in EDITS.iter().enumerate() {
         let folder = format!("edits/{number}");
@@ -197,8 +197,12 @@ pub(crate) fn check(stage: &Stage) {
         }
         let request = get(&format!("/{name}"), "");
         let may_hit_unseen = stage.traits.keeps_files || are_hits && edit.exists;
+        let first = stage.counters();
         if warm_while(stage, &request, may_hit_unseen) {
             kept.push(edit.name);
+        } else {
+            let reasons = grown(&stage.counters(), &first, &REASONS).join(" ");
+            others.push(format!("{}: {reasons}", edit.name));
         }
         (edit.act)(&file);
         let before = stage.hits();
@@ -225,7 +229,7 @@ pub(crate) fn check(stage: &Stage) {
         }
     }
     println!("{}: {} edits of kept replies: {kept:?}", stage.name, kept.len());
-    table::compare_edits(stage.name, kept.len(), EDITS.len());
+    table::compare_edits(stage.name, kept.len(), &others);
 }
 
 impl Edit {

@@ -64,10 +64,11 @@ pub(crate) fn compare(seen: &[Outcome]) {
 }
 
 /// Fails if fewer edits than most have met a kept reply of a server whose files are hits, or any
-/// where none are.
-pub(crate) fn compare_edits(server: &str, kept: usize, edits: usize) {
+/// where none are. `others`: those that have not, each with why.
+pub(crate) fn compare_edits(server: &str, kept: usize, others: &[String]) {
+    let edits = kept + others.len();
     // A file that is not there is a hit for some servers only, and other processes may purge what
     // was stored.
     let due = if says_hit(server, SMALL_FILE) { edits * 2 / 3 } else { 0 };
-    assert!(kept >= due, "{server}: only {kept} of {edits} edits met a kept reply");
+    assert!(kept >= due, "{server}: only {kept} of {edits} edits met a kept reply: {others:?}");
 }
