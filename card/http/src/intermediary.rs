@@ -9,7 +9,8 @@
 //!
 //! Deliberately absent, so their requests go to the server: fields that say who has logged in
 //! (`X-Forwarded-User`, `X-Forwarded-Client-Cert`, `X-SSL-Client-*`), and fields that name another
-//! target or method (`X-Original-URL`, `X-Rewrite-URL`, `X-HTTP-Method-Override`).
+//! target or method (`X-Original-URL`, `X-Rewrite-URL`, `X-HTTP-Method-Override`), and
+//! `Proxy-Connection`, which Node takes for `Connection`.
 
 use crate::identity::identifiers;
 
@@ -50,7 +51,6 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"ect", Exact),
     (b"last-event-id", Exact),
     (b"max-forwards", Exact),
-    (b"proxy-connection", Exact),
     (b"rsc", Exact),
     (b"rtt", Exact),
     (b"save-data", Exact),
@@ -335,6 +335,7 @@ mod tests {
             "x-amzn-mtls-clientcert",
             "signature-agent",
             "x-consumer-username",
+            "proxy-connection",
         ] {
             assert_eq!(added(name.as_bytes()), None, "{name}");
         }
