@@ -50,11 +50,23 @@ start_app() {
     app=$!
 }
 
-nicache run --name unit --subnet 10.93.0.0/30 --follow-unit app.service -- nginx -c /srv/unit.conf \
-    -g 'daemon off;' >/run/unit.log 2>&1 &
+cat >/srv/serve <<'S'
+#!/bin/sh
+while :; do nginx -c /srv/unit.conf -g 'daemon off;'; done
+S
+chmod +x /srv/serve
+nicache run --name unit --subnet 10.93.0.0/30 --follow-unit app.service -- /srv/serve \
+    >/run/unit.log 2>&1 &
 pid=$!
 url=http://10.93.0.2/page
 wait_http $url 240 || exit 1
+# Where the watcher comes late, dynamic pages are kept once nginx is started again.
+if grep -q 'watcher is not ready' /run/unit.log; then
+    wait_line /run/unit.log 'watcher is ready' 240 || exit 1
+    kill -QUIT "$(cat /srv/unit.pid)"
+    sleep 2
+    wait_http $url 60 || exit 1
+fi
 ok=yes
 stale=0
 for group in $unit $unit $unit/payload; do

@@ -365,7 +365,8 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
         .output()
         .unwrap_or_else(|error| panic!("{program}: {error}"));
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {} {error}", output.status);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{program} {arguments:?}: {} {error}{said}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
