@@ -126,7 +126,6 @@ fn others(sockets: &[PathBuf]) -> String {
 #[cfg(test)]
 mod tests {
     use nicache_admin::Sample;
-    use nicache_gateway::Figures;
     use tempfile::TempDir;
 
     use super::super::ControlSocket;
@@ -139,7 +138,7 @@ mod tests {
                 Request::Sample => {
                     Ok(Response::Sample(Box::new(Sample { mode, ..Sample::default() })))
                 }
-                Request::Status => Ok(Response::Nfs(Box::new(Figures::default()))),
+                Request::Status => Ok(Response::Nfs(Box::default())),
                 _ => bail!("not this one"),
             })
             .unwrap();
