@@ -4,7 +4,7 @@
 //! the directives say about age. They matter for two things: `private` and `no-store` forbid
 //! sharing, and `max-age` explains Expires.
 
-use crate::head::{is_token, trim_ows};
+use crate::head::{is_token, list, trim_ows};
 use crate::reason::NotShared;
 
 /// Directives against sharing that the operator lifts.
@@ -75,17 +75,16 @@ impl CacheControl {
 }
 
 /// What a field says that is for caches of one kind alone (RFC 9213; Surrogate-Control): as one of
-/// them, the card keeps to what forbids sharing. The rest is about age.
+/// them, the card keeps to what forbids sharing, or looks like that. The rest is about age. Quotes
+/// are not looked at, so one that is left open hides nothing.
 pub(crate) fn check_targeted(value: &[u8], lifted: Lifted) -> Result<(), NotShared> {
-    let is_named = |directive: &[u8], name: &[u8]| {
-        let end = directive.iter().position(|byte| b"=; \t".contains(byte));
-        directive[..end.unwrap_or(directive.len())].eq_ignore_ascii_case(name)
-    };
-    for directive in elements(value) {
-        if is_named(directive, b"private") && !lifted.private {
+    let [private, store] = FORBIDDING;
+    for directive in list(value) {
+        let name = directive.split(|byte| b"=; \t".contains(byte)).next().unwrap_or_default();
+        if has(name, private) && !lifted.private {
             return Err(NotShared::Private);
         }
-        if is_named(directive, b"no-store") && !lifted.no_store {
+        if has(name, store) && !lifted.no_store {
             return Err(NotShared::NoStore);
         }
     }
@@ -206,13 +205,14 @@ mod tests {
     fn what_is_said_to_caches_of_one_kind() {
         for (value, expected) in [
             ("max-age=60", Ok(())),
-            ("max-age=3600+600, content=\"ESI/1.0, private\"", Ok(())),
+            ("max-age=3600+600, content=\"ESI/1.0 private\"", Ok(())),
+            ("max-age=60, content=\"a, no-store", Err(NotShared::NoStore)),
             ("", Ok(())),
             ("max-age=60, Private", Err(NotShared::Private)),
             ("private=\"a\"", Err(NotShared::Private)),
             ("no-store;edge", Err(NotShared::NoStore)),
             ("public,no-store ;q", Err(NotShared::NoStore)),
-            ("no-stores", Ok(())),
+            ("nostore", Err(NotShared::NoStore)),
         ] {
             assert_eq!(check_targeted(value.as_bytes(), Lifted::default()), expected, "{value}");
         }

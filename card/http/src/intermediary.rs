@@ -8,9 +8,9 @@
 //! | [`Mark`] | is another one for each request: two executions with the same one do not agree; its name is a part of the class |
 //!
 //! Deliberately absent, so their requests go to the server: fields that say who has logged in
-//! (`X-Forwarded-User`, `X-Forwarded-Client-Cert`, `X-SSL-Client-*`), and fields that name another
-//! target or method (`X-Original-URL`, `X-Rewrite-URL`, `X-HTTP-Method-Override`), and
-//! `Proxy-Connection`, which Node takes for `Connection`.
+//! (`X-Forwarded-User`, `X-Forwarded-Client-Cert`, `X-SSL-Client-*`, `X-Up-Subno`), fields that
+//! name another target or method (`X-Original-URL`, `X-Rewrite-URL`, `X-Envoy-Original-Path`,
+//! `X-HTTP-Method-Override`), and `Proxy-Connection`, which Node takes for `Connection`.
 
 use crate::identity::identifiers;
 
@@ -51,21 +51,36 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"ect", Exact),
     (b"last-event-id", Exact),
     (b"max-forwards", Exact),
+    (b"next-router-prefetch", Exact),
+    (b"next-router-segment-prefetch", Exact),
+    (b"next-router-state-tree", Exact),
+    (b"next-url", Exact),
     (b"rsc", Exact),
     (b"rtt", Exact),
     (b"save-data", Exact),
     (b"service-worker", Exact),
     (b"service-worker-navigation-preload", Exact),
     (b"te", Exact),
+    (b"turbo-frame", Exact),
     (b"viewport-width", Exact),
     (b"want-content-digest", Exact),
     (b"want-digest", Exact),
     (b"want-repr-digest", Exact),
     (b"width", Exact),
+    (b"x-inertia", Exact),
     (b"x-nextjs-data", Exact),
     (b"x-pjax", Exact),
     (b"x-pjax-container", Exact),
     (b"x-requested-with", Exact),
+    (b"x-up-context", Exact),
+    (b"x-up-fail-context", Exact),
+    (b"x-up-fail-mode", Exact),
+    (b"x-up-fail-target", Exact),
+    (b"x-up-mode", Exact),
+    (b"x-up-origin-mode", Exact),
+    (b"x-up-target", Exact),
+    (b"x-up-validate", Exact),
+    (b"x-up-version", Exact),
     (b"x-wap-profile", Exact),
     (b"purpose", Fetch),
     (b"x-moz", Fetch),
@@ -109,6 +124,12 @@ const NAMES: &[(&[u8], Added)] = &[
     (b"x-arr-ssl", Route),
     (b"x-azure-fdid", Route),
     (b"x-azure-requestchain", Route),
+    (b"x-envoy-attempt-count", Route),
+    (b"x-envoy-decorator-operation", Route),
+    (b"x-envoy-expected-rq-timeout-ms", Route),
+    (b"x-envoy-internal", Route),
+    (b"x-envoy-peer-metadata", Route),
+    (b"x-envoy-peer-metadata-id", Route),
     (b"x-forwarded-by", Route),
     (b"x-forwarded-host", Route),
     (b"x-forwarded-path", Route),
@@ -216,10 +237,7 @@ const NAMES: &[(&[u8], Added)] = &[
 /// Beginnings of names, in lower case.
 const BEGINNINGS: &[(&[u8], Added)] = &[
     (b"hx-", Exact),
-    (b"next-", Exact),
-    (b"turbo-", Exact),
-    (b"x-inertia", Exact),
-    (b"x-up-", Exact),
+    (b"x-inertia-", Exact),
     (b"ot-tracer-", Mark),
     (b"x-b3-", Mark),
     (b"x-datadog-", Mark),
@@ -228,7 +246,6 @@ const BEGINNINGS: &[(&[u8], Added)] = &[
     (b"cf-region", Route),
     (b"cloudfront-", Route),
     (b"x-appengine-", Route),
-    (b"x-envoy-", Route),
 ];
 
 const NAME_BYTES_MAX: usize = 40;
@@ -336,6 +353,9 @@ mod tests {
             "signature-agent",
             "x-consumer-username",
             "proxy-connection",
+            "x-envoy-original-path",
+            "x-up-subno",
+            "x-up-calling-line-id",
         ] {
             assert_eq!(added(name.as_bytes()), None, "{name}");
         }
@@ -344,6 +364,6 @@ mod tests {
         assert_eq!(added(b"CF-IPCountry"), Some(Route));
         assert_eq!(added(b"HX-Request"), Some(Exact));
         assert_eq!(added(b"X-Inertia-Version"), Some(Exact));
-        assert_eq!(added(b"X-Envoy-External-Address"), Some(Address), "before its beginning");
+        assert_eq!(added(b"X-Inertia"), Some(Exact));
     }
 }
